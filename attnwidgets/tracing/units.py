@@ -1,0 +1,80 @@
+"""Units: the ordered spans over tokens in which a map is read (token, word, sentence, patch, frame)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Unit:
+    """An ordered list of spans over tokens.
+
+    Args:
+        name: "token", "word", "sentence", "span", "patch" or "frame".
+        labels: Display strings, one per element.
+        spans: Token indices of every element. Non-contiguous spans are allowed;
+            every token belongs to exactly one element.
+        special: Whether an element is a special token; specials are elements of their own.
+        grid: Rows and columns of image patches.
+        times: Start and end in seconds of audio frames.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    spans: tuple[tuple[int, ...], ...]
+    special: tuple[bool, ...]
+    grid: tuple[int, int] | None = None
+    times: tuple[tuple[float, float], ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def membership(self, n_tokens: int) -> np.ndarray:
+        """Return the 0/1 matrix [element, token] of which token lies in which element."""
+        matrix = np.zeros((len(self), n_tokens))
+        for element, span in enumerate(self.spans):
+            matrix[element, list(span)] = 1.0
+        return matrix
+
+
+@dataclass(frozen=True)
+class TokenAxis:
+    """One side of a map: the tokens and every unit they can be read in.
+
+    Args:
+        tokens: Display strings.
+        units: Units by name; "token" is always there.
+        segment: Index of the text a token belongs to (0, or 0 and 1 for a pair).
+        boundary: Index of the first generated token, if any.
+    """
+
+    tokens: tuple[str, ...]
+    units: Mapping[str, Unit]
+    segment: tuple[int, ...] = ()
+    boundary: int | None = None
+    text: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
+        if not self.segment:
+            object.__setattr__(self, "segment", (0,) * len(self.tokens))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (TokenAxis, (self.tokens, dict(self.units), self.segment, self.boundary, self.text))
+
+    @staticmethod
+    def plain(labels: Sequence[str], *, name: str = "token") -> TokenAxis:
+        """Return an axis whose only unit is the labels themselves."""
+        tokens = tuple(labels)
+        unit = Unit(name, tokens, tuple((i,) for i in range(len(tokens))), (False,) * len(tokens))
+        return TokenAxis(tokens, {name: unit})

@@ -1,0 +1,153 @@
+/**
+ * What travels between Python and the browser: the one place where both sides are spelled out.
+ * Its Python twins are `attnwidgets/views/store.py` (header, tiles), `selection.py` and `base.py`.
+ */
+
+/** An ordered list of display elements along one side of a map, in one unit. */
+export interface Axis {
+  unit: string;
+  labels: string[];
+  /** Token indices behind every element; `null` for tokens themselves. */
+  spans: number[][] | null;
+  /** 1 where the element is a special token ([CLS], </s>, ...). */
+  special: number[];
+  /** Index of the text an element belongs to (0, 1 for a pair). */
+  segment: number[];
+  /** First generated element, or null. */
+  boundary: number | null;
+  /** Patch grid (rows, columns) of an image, or null. */
+  grid: [number, number] | null;
+}
+
+/** One family of matrices: a method in one unit and one stream. */
+export interface Source {
+  id: string; // `${method}/${unit}/${stream}`
+  method: string; // key used by Selection.method
+  title: string; // "attention", "rollout", ... as shown
+  unit: string;
+  stream: string;
+  query: string; // key into Header.axes
+  key: string;
+  layers: number[]; // original layer numbers
+  heads: number[] | null; // original head numbers; null: no head axis
+  causal: boolean;
+  signed: boolean;
+  /** Rows sum to one: the colour scale may say "share of the row". */
+  stochastic: boolean;
+  /** "map": rows are queries. "attributions": rows are targets, keys are the attributed tokens. */
+  kind: "map" | "attributions";
+  /** What was done, in words ("sum over key pieces, mean over query pieces"). */
+  note: string;
+}
+
+/** Head of a tile: a layer's head by number, a reduction over heads by name, or "-" where there is no head axis. */
+export type HeadKey = number | "mean" | "max" | "-";
+
+export type Codec = "u8" | "u8tri" | "i8";
+
+/** value = sign * (|code| / (signed ? 127 : 255)) ** (1 / gamma) * scale */
+export interface TileMeta {
+  source: string;
+  layer: number;
+  head: HeadKey;
+  rows: number;
+  cols: number;
+  codec: Codec;
+  gamma: number;
+  scale: number;
+}
+
+export interface Placed {
+  offset: number;
+  length: number;
+}
+
+export interface Thumbs extends Placed {
+  source: string;
+  rows: number; // of one thumbnail, max-pooled
+  cols: number;
+  gamma: number;
+  signed: boolean;
+  /** Largest absolute value per [layer][head], the scale of that thumbnail. */
+  scale: number[][];
+}
+
+export interface Prediction {
+  label: string;
+  probability: number;
+  id: number;
+}
+
+export interface Header {
+  version: 1;
+  model: string;
+  text: string;
+  /** Shown in every view when the input was cut: "512 of 734 tokens". */
+  warning: string;
+  axes: Record<string, Axis>;
+  sources: Source[];
+  thumbs: Thumbs[];
+  /** Tiles that lie in the eager bytes. */
+  tiles: (TileMeta & Placed)[];
+  predictions: { title: string; items: Prediction[] };
+}
+
+/** Traits of the tile store. `eager` holds thumbnails and the first tiles, at the places the header names. */
+export interface StoreState {
+  header: Header;
+  eager: DataView;
+}
+
+/** Messages from a view to the store. One in flight, the latest wins; `id` comes back in the reply. */
+export type Request =
+  | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
+  | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
+  | { kind: "ping"; id: number };
+
+/** "tile": one buffer of codes. "row": one buffer of little-endian float32, exact. */
+export type Reply =
+  | ({ kind: "tile"; id: number } & TileMeta)
+  | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
+  | { kind: "pong"; id: number }
+  | { kind: "error"; id: number; message: string; needsKernel?: boolean };
+
+/** A cell of a map. `unit` says what the indices count; -1: none. */
+export interface Cell {
+  unit: string;
+  query: number;
+  key: number;
+}
+
+/** Traits of the shared selection. `hover` is set in the browser and never saved to the kernel. */
+export interface SelectionState {
+  layer: number;
+  head: HeadKey;
+  unit: string;
+  method: string;
+  stream: string;
+  pinned: Cell | null;
+  hover: Cell | null;
+}
+
+/** Every view carries these four traits and no more. References have the form "anywidget:<model id>". */
+export interface ViewState {
+  runtime: string;
+  store: string;
+  selection: string;
+  options: ViewOptions;
+}
+
+export interface ViewOptions {
+  /** Fixed method / unit / stream of this view; null: follow the selection. */
+  method: string | null;
+  unit: string | null;
+  stream: string | null;
+  /** Heads and layers are shown counted from 0 or 1. */
+  indexBase: 0 | 1;
+  title: string;
+  /** Outlined cells (Heatmap: [query, key]) or elements (TokenStrip: index). */
+  marks: [number, number][] | number[];
+  /** What an Explorer offers. Empty: everything the store has. */
+  methods: string[];
+  units: string[];
+}
