@@ -1,4 +1,4 @@
-"""Fixtures every test may ask for: the packaged models, the reference data, and silence towards the network."""
+"""Fixtures for every test: the packaged models, the reference data, and no network."""
 
 from __future__ import annotations
 

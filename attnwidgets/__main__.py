@@ -1,0 +1,52 @@
+"""Trace two packaged models and write one standalone page with an Explorer for each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SENTENCES = {
+    "encoder": "The electroencephalographer read the trace before she spoke.",
+    "decoder": "The capital of France is",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Trace the demo models and write the page; returns the process's exit status."""
+    parser = argparse.ArgumentParser(prog="python -m attnwidgets", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("attnwidgets-demo.html"), help="the page to write")
+    for kind, sentence in SENTENCES.items():
+        parser.add_argument(f"--{kind}", metavar="TEXT", default=sentence, help=f"(default: {sentence!r})")
+    options = parser.parse_args(arguments)
+
+    import attnwidgets as aw
+
+    explorers = []
+    for kind in SENTENCES:
+        start = time.perf_counter()
+        model, tokenizer = aw.demo_model(kind)
+        trace = aw.trace(model, tokenizer, getattr(options, kind))
+        explorers.append(aw.Explorer(trace))
+        stream = trace.default_stream
+        print(
+            f"{trace.model_id}: {len(trace.tokens)} tokens, "
+            f"{trace.n_layers(stream)} layers x {trace.n_heads(stream)} heads, "
+            f"loaded and traced in {time.perf_counter() - start:.1f} s"
+        )
+        for guess in trace.predictions(1):
+            print(f"  {trace.predictions_title}: {guess.label!r} {guess.probability:.2f}")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    aw.to_html(explorers, options.out)
+    size = options.out.stat().st_size / 1e6
+    print(f"Open this page in a browser ({size:.1f} MB, works offline):  {options.out.resolve()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
