@@ -1,0 +1,216 @@
+/**
+ * What every view is given: the resolved state of its store and selection, and one stream of changes.
+ *
+ * A view is a function `renderX(ctx, root) => cleanup`. It reads `ctx`, draws, and draws again when
+ * `ctx.onChange` names something it depends on. It never talks to a model itself.
+ */
+import type { AnyModel, Host } from "@anywidget/types";
+import { themeOf, watchTheme } from "./dom.ts";
+import { createSelection, resolve } from "./selection.ts";
+import { TileStore, type TilePool } from "./tiles.ts";
+import type {
+  Axis,
+  Cell,
+  Header,
+  HeadKey,
+  SelectionState,
+  Source,
+  StoreState,
+  Thumbs,
+  TileMeta,
+  ViewOptions,
+  ViewState,
+} from "./wire.ts";
+
+export type Codes = Uint8Array | Int8Array;
+export type Theme = "light" | "dark";
+
+/** One decoded matrix: codes unpacked to rows * cols, row-major (the masked part of a causal map is 0). */
+export interface Tile {
+  readonly meta: TileMeta;
+  readonly codes: Codes;
+  /** Approximate value of a cell, within the error of the encoding. */
+  value(row: number, col: number): number;
+  /** The value with no more digits than the encoding supports, such as "0.12". */
+  text(row: number, col: number): string;
+}
+
+/** The thumbnails of one source: `codes` holds [layer][head][row][col]. */
+export interface ThumbSheet {
+  readonly meta: Thumbs;
+  readonly codes: Codes;
+}
+
+/** "ok": answers arrive. "waiting": a request is unanswered. "no-kernel": given up for now; any answer recovers. */
+export interface Status {
+  state: "ok" | "waiting" | "no-kernel";
+  /** Words for the user, empty when all is well. Says what still works. */
+  message: string;
+}
+
+/** Matrices of one store, shared by all views of it. Sources are named by `Source.id`. */
+export interface TileClient {
+  /** The tile if it is in the browser. Synchronous; never sends anything. */
+  get(source: string, layer: number, head: HeadKey): Tile | undefined;
+  /**
+   * Ask for a tile; returns at once, "tiles" is announced when it is there. Within a `slot` the latest request
+   * replaces older ones that were not sent yet. Views that need several tiles at a time name a slot for each.
+   */
+  request(source: string, layer: number, head: HeadKey, slot?: string): void;
+  /** Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). */
+  row(source: string, layer: number, head: HeadKey, row: number): Promise<Float32Array | null>;
+  /** Why the store refused this tile, if it did. */
+  failure(source: string, layer: number, head: HeadKey): string | undefined;
+  /** Max-pooled thumbnails, if the store has them. */
+  thumbs(source: string): ThumbSheet | undefined;
+  /** Called when a tile arrived or was refused, and when the status changed. */
+  subscribe(cb: () => void, signal: AbortSignal): void;
+  status(): Status;
+}
+
+/** The shared selection, as one view sees it. */
+export interface SelectionStore {
+  get<K extends keyof SelectionState>(key: K): SelectionState[K];
+  /** Set and save to the kernel (layer, head, unit, method, stream, pinned). */
+  set(values: Partial<Omit<SelectionState, "hover">>): void;
+  /** Preview a cell; stays in the browser. */
+  hover(cell: Cell | null): void;
+  /** Pin a cell; pinning the pinned cell again, or null, unpins. */
+  pin(cell: Cell | null): void;
+  subscribe(cb: (key: keyof SelectionState) => void, signal: AbortSignal): void;
+}
+
+/** What a view shows now, after its options and the selection were matched with what the store has. */
+export interface Resolved {
+  source: Source;
+  layer: number;
+  head: HeadKey;
+  /** Said in the header line when the selection could not be followed: "layer 11 is not in rollout: showing 5". */
+  notes: string[];
+}
+
+/** Names given to `onChange`. */
+export type Change = keyof SelectionState | "tiles" | "header" | "options" | "theme";
+
+export interface ViewContext {
+  readonly el: HTMLElement;
+  readonly signal: AbortSignal;
+  readonly options: ViewOptions;
+  readonly selection: SelectionStore;
+  readonly tiles: TileClient;
+  readonly theme: Theme;
+  header(): Header;
+  source(): Source;
+  resolved(): Resolved;
+  /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
+  axisOf(id: string): Axis;
+  /** Pinned or hovered cell in the indices of the shown source; null where there is none. */
+  cell(which: "pinned" | "hover"): Cell | null;
+  /** Layer or head as shown: counted from `options.indexBase`. */
+  layerName(layer: number): string;
+  headName(head: HeadKey): string;
+  /** One call for all changes of one turn of the event loop. Returns the way to stop. */
+  onChange(cb: (changed: Set<Change>) => void): () => void;
+  /** The same store, selection and changes with other options, for views inside a view. */
+  child(options: Partial<ViewOptions>): ViewContext;
+}
+
+/** A view inside a root element; returns its cleanup. */
+export type RenderView = (ctx: ViewContext, root: HTMLElement) => () => void;
+
+/** What anywidget, or the standalone host, gives to a view. */
+export interface ViewProps {
+  model: AnyModel<ViewState>;
+  el: HTMLElement;
+  signal: AbortSignal;
+  host: Host;
+}
+
+const DEFAULT_OPTIONS: ViewOptions = {
+  method: null,
+  unit: null,
+  stream: null,
+  indexBase: 0,
+  title: "",
+  marks: [],
+  methods: [],
+  units: [],
+};
+
+/** Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel. */
+export async function createContext(props: ViewProps, pool: TilePool): Promise<ViewContext> {
+  const { model, el, signal, host } = props;
+  const storeRef = model.get("store");
+  const [store, selectionModel] = await Promise.all([
+    host.getModel<StoreState & Record<string, unknown>>(storeRef),
+    host.getModel<SelectionState & Record<string, unknown>>(model.get("selection")),
+  ]);
+  const tiles: TileStore = pool.acquire(storeRef, store, signal);
+  const selection = createSelection(selectionModel);
+  const callbacks = new Set<(changed: Set<Change>) => void>();
+  let pending: Set<Change> | null = null;
+  let theme = themeOf(el);
+
+  const notify = (what: Change): void => {
+    if (pending) {
+      pending.add(what);
+      return;
+    }
+    pending = new Set([what]);
+    // Several traits may change in one message: views draw once, with all of them set.
+    queueMicrotask(() => {
+      const changed = pending ?? new Set<Change>();
+      pending = null;
+      if (signal.aborted) return;
+      for (const cb of [...callbacks]) cb(changed);
+    });
+  };
+  selection.subscribe(notify, signal);
+  tiles.subscribe(() => notify("tiles"), signal);
+  store.on("change:header", () => notify("header"));
+  model.on("change:options", () => notify("options"));
+  watchTheme(
+    el,
+    () => {
+      const now = themeOf(el);
+      if (now === theme) return;
+      theme = now;
+      notify("theme");
+    },
+    signal,
+  );
+
+  const header = (): Header => store.get("header");
+  const make = (overrides: Partial<ViewOptions>): ViewContext => {
+    const ctx: ViewContext = {
+      el,
+      signal,
+      selection,
+      tiles,
+      get options() {
+        return { ...DEFAULT_OPTIONS, ...model.get("options"), ...overrides };
+      },
+      get theme() {
+        return theme;
+      },
+      header,
+      resolved: () => resolve(header(), ctx.options, selection),
+      source: () => ctx.resolved().source,
+      axisOf(id) {
+        const axis = header().axes[id];
+        if (!axis) throw new Error(`attnwidgets: the store has no axis ${JSON.stringify(id)}`);
+        return axis;
+      },
+      cell: (which) => selection.cellIn(which, header(), ctx.source()),
+      layerName: (layer) => String(layer + ctx.options.indexBase),
+      headName: (head) => (typeof head === "number" ? String(head + ctx.options.indexBase) : head),
+      onChange(cb) {
+        callbacks.add(cb);
+        return () => callbacks.delete(cb);
+      },
+      child: (more) => make({ ...overrides, ...more }),
+    };
+    return ctx;
+  };
+  return make({});
+}
