@@ -1,0 +1,24 @@
+"""Messages that help: the nearest valid name for a misspelt one."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the choice nearest to `name`, or "" when none is near."""
+    known = {choice.casefold(): choice for choice in choices}
+    near = difflib.get_close_matches(str(name).casefold(), known, n=1, cutoff=0.6)
+    return f" Did you mean {known[near[0]]!r}?" if near else ""
+
+
+def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError that names the first unknown keyword and the nearest valid one."""
+    choices = tuple(known)
+    for name in unknown:
+        message = f"{function}() takes no keyword {name!r}.{suggest(name, choices)}"
+        raise TypeError(f"{message} It takes: {', '.join(choices)}.")
