@@ -1,0 +1,101 @@
+"""The README, the documentation and the quickstart notebook do what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+DOCUMENTS = ["README.md", "CHANGELOG.md", "docs/README.md", "docs/architecture.md", "benchmarks/README.md"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_inside_the_repository_lead_somewhere(root, name):
+    document = root / name
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text())
+    missing = [target for target in targets if not (document.parent / target).exists()]
+    assert not missing
+
+
+def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    world = {"my_matrix": np.full((2, 3), 1 / 3), "my_tokens": (["le", "chat"], ["the", "black", "cat"])}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), world)
+    assert (tmp_path / "trace.html").stat().st_size > 10_000
+    assert (tmp_path / "rollout.safetensors").exists()
+    assert world["explorer"].selection.layer == 3
+
+
+@pytest.fixture(scope="module")
+def executed(root, minilm, tmp_path_factory):
+    """The quickstart, run from top to bottom in a scratch folder."""
+    nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
+    nbformat = pytest.importorskip("nbformat")
+    notebook = nbformat.read(root / "notebooks" / "quickstart.ipynb", as_version=4)
+    folder = tmp_path_factory.mktemp("quickstart")
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute()
+    notebook.metadata["folder"] = str(folder)
+    return notebook
+
+
+def printed(notebook) -> str:
+    return "".join(
+        output.get("text", "") or output.get("data", {}).get("text/plain", "")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    )
+
+
+def test_the_quickstart_is_saved_without_outputs(root):
+    notebook = json.loads((root / "notebooks" / "quickstart.ipynb").read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert 5 <= len(code) <= 8
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    assert "widgets" not in notebook["metadata"]
+
+
+@pytest.mark.slow
+def test_the_quickstart_says_nothing_on_stderr(executed):
+    complaints = [
+        output["text"]
+        for cell in executed.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.get("name") == "stderr"
+    ]
+    assert not complaints
+
+
+@pytest.mark.slow
+def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
+    from pathlib import Path
+
+    views = [
+        output
+        for cell in executed.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+    ]
+    assert len(views) >= 2
+    page = Path(executed.metadata["folder"]) / "quickstart.html"
+    assert "electroencephalographer" in page.read_text()
+
+
+@pytest.mark.slow
+def test_the_quickstarts_numbers_are_those_of_its_text(executed):
+    text = printed(executed)
+    # Head 0.2 looks at the token before; the prose says so, and that [CLS] draws over half from layer 1 to 4.
+    assert "head 0.2, attention to the token before: 1.00" in text
+    assert "layer 4: 0.63" in text
+    assert "electro" in text
+    assert "rows still sum to 1: True" in text

@@ -1,0 +1,93 @@
+"""What holds for the package as a whole: what an import costs, what is declared, what the folders may import."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+
+import pytest
+
+import attnwidgets as aw
+
+
+def imported_by(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after a statement."""
+    probe = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    loaded = imported_by("import attnwidgets")
+    assert "attnwidgets" in loaded
+    assert not loaded & {"torch", "transformers", "matplotlib", "scipy", "pandas", "bertviz"}
+
+
+def test_listing_the_public_names_loads_nothing_heavy():
+    assert not imported_by("import attnwidgets; dir(attnwidgets)") & {"torch", "transformers", "matplotlib"}
+
+
+def test_every_public_name_resolves():
+    missing = [name for name in aw.__all__ if getattr(aw, name, None) is None]
+    assert aw.__all__
+    assert not missing
+
+
+def test_a_misspelt_public_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="rollot"):
+        aw.rollot  # noqa: B018 - looking it up is the test
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reads pyproject.toml by tomllib")
+def test_the_version_is_the_same_everywhere(root):
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    newest = re.search(r"^## (\d+\.\d+\.\d+)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert declared == newest.group(1) == aw.__version__ == version("attnwidgets")
+
+
+def imports_at_load(path) -> set[str]:
+    """The modules that a file imports when it is loaded (not inside functions, not for types only)."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." * node.level + (node.module or ""))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("part", "forbidden"),
+    [
+        ("tracing", ("explanations", "views", "export")),
+        ("explanations", ("views",)),
+        ("views", ("tracing.run", "tracing.record", "transformers", "torch")),
+    ],
+)
+def test_nothing_imports_against_the_flow(root, part, forbidden):
+    files = sorted((root / "attnwidgets" / part).glob("*.py"))
+    assert files
+    offences = [
+        f"{path.name} imports {module}"
+        for path in files
+        for module in imports_at_load(path)
+        if any(re.search(rf"(^|\.){re.escape(name)}(\.|$)", module) for name in forbidden)
+    ]
+    assert not offences
+
+
+def test_the_bundle_is_small(root):
+    static = root / "attnwidgets" / "static"
+    assert (static / "attnwidgets.js").stat().st_size <= 60_000
+    assert (static / "standalone.js").stat().st_size <= 70_000
+
+
+def test_the_bundle_asks_no_other_host(root):
+    for path in (root / "attnwidgets" / "static").glob("*.js"):
+        addresses = set(re.findall(r"https?://[^\s\"'`)]+", path.read_text()))
+        assert {a for a in addresses if not a.startswith("http://www.w3.org/")} == set(), path.name
