@@ -1,0 +1,134 @@
+"""The one attention function: equal to transformers' eager attention, and the place where it is seen and edited.
+
+Every architecture on transformers' attention interface calls it while a recording is active. Recording, knocking
+out heads, editing weights and zeroing values all happen here, so none of them needs code for an architecture.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+NAME = "attnwidgets"
+
+# Keywords that eager attention ignores as well: what they mean is in the mask already, or concerns the outputs only.
+HARMLESS = frozenset(
+    {
+        "cache_position",
+        "deterministic",
+        "interpolate_pos_encoding",
+        "is_causal",
+        "logits_to_keep",
+        "num_items_in_batch",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "position_ids",
+        "return_dict",
+        "sliding_window",
+        "use_cache",
+    }
+)
+
+
+class UnsupportedModelError(ValueError):
+    """A model whose attention cannot be recorded faithfully; the message says why and what still works."""
+
+
+class Observer(Protocol):
+    """What is told of every attention call, and may replace weights and values."""
+
+    def see(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        weights: Tensor,
+        settings: dict[str, Any],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with."""
+
+
+# A context variable, so that a recording in one thread never sees a call made by another.
+observer: ContextVar[Observer | None] = ContextVar("attnwidgets_observer", default=None)
+
+
+def repeat_heads(states: Tensor, n_heads: int) -> Tensor:
+    """Return [batch, n_heads, token, dim]: each key/value head once per query head that shares it."""
+    repeats = n_heads // states.shape[1]
+    return states if repeats == 1 else states.repeat_interleave(repeats, dim=1)
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    *,
+    mask: Tensor | None = None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+) -> Tensor:
+    """Return softmax(scaling * q k^T + bias + mask) as [batch, head, query, key], in the dtype of `query`.
+
+    Args:
+        query: [batch, head, query, dim], after any rotary embedding.
+        key: [batch, kv head, key, dim]; fewer heads than `query` means grouped queries.
+        mask: Added to the scores: 0 where a key may be read, the dtype's minimum where not.
+        scaling: Factor on the scores; None means dim ** -0.5.
+        softcap: Scores become softcap * tanh(scores / softcap) (Gemma 2).
+        position_bias: Added to the scores before the mask (T5).
+    """
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = torch.matmul(query, repeat_heads(key, query.shape[1]).transpose(2, 3)) * scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if position_bias is not None:
+        scores = scores + position_bias
+    if mask is not None:
+        scores = scores + mask
+    # Half precision is summed in float32, as eager does; float64 stays float64.
+    dtype = torch.float32 if scores.element_size() < torch.finfo(torch.float32).bits // 8 else None
+    return torch.softmax(scores, dim=-1, dtype=dtype).to(query.dtype)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    **others: object,
+) -> tuple[Tensor, Tensor]:
+    """Compute attention as eager does and tell the active observer.
+
+    Returns:
+        Output [batch, query, head, dim] and weights [batch, head, query, key].
+
+    Raises:
+        UnsupportedModelError: For a keyword that changes attention in a way not known here (as `s_aux`, gpt-oss' sinks).
+    """
+    for name, given in others.items():
+        if name not in HARMLESS and given is not None:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} passes {name!r} to its attention, which the recorder does not know; "
+                "leaving it out would change what the model computes"
+            )
+    settings = {"mask": attention_mask, "scaling": scaling, "softcap": softcap, "position_bias": position_bias}
+    weights = attention_weights(query, key, **settings)  # type: ignore[arg-type]  # a dict of mixed types
+    watching = observer.get()
+    if watching is not None:
+        weights, value = watching.see(module, query, key, value, weights, settings)
+    weights = torch.nn.functional.dropout(weights, p=dropout, training=module.training)
+    output = torch.matmul(weights.to(value.dtype), repeat_heads(value, query.shape[1]))
+    return output.transpose(1, 2).contiguous(), weights

@@ -1,0 +1,212 @@
+"""Tokens as a reader should see them: decoded, with whitespace visible and characters whole."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SPACE, NEWLINE, TAB, RETURN = "␣", "↵", "⇥", "␍"
+CONTINUED = "⋯"
+"""Stands for a token that holds only later bytes of a character shown whole at the token before."""
+_VISIBLE = str.maketrans(
+    {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
+)
+_ZWJ = "\u200d"
+
+
+def visible(text: str) -> str:
+    """Return text with its whitespace replaced by symbols that can be seen."""
+    return text.translate(_VISIBLE)
+
+
+def graphemes(text: str) -> list[tuple[int, int]]:
+    """Return the spans of user-perceived characters: letter with marks, emoji sequence, flag."""
+    spans: list[tuple[int, int]] = []
+    flags = 0
+    for i, char in enumerate(text):
+        joins = bool(spans) and (
+            char == _ZWJ
+            or unicodedata.category(char) in ("Mn", "Me", "Mc")
+            or "\U0001f3fb" <= char <= "\U0001f3ff"
+            or text[i - 1] == _ZWJ
+        )
+        if "\U0001f1e6" <= char <= "\U0001f1ff":
+            flags += 1
+            joins = joins or flags % 2 == 0
+        else:
+            flags = 0
+        if joins:
+            spans[-1] = (spans[-1][0], i + 1)
+        else:
+            spans.append((i, i + 1))
+    return spans
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Return GPT-2's map from printable characters to bytes: printable Latin-1 stands for itself."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+_BYTES = _byte_alphabet()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One token: its bytes, or None where it stands apart from the text (a special token).
+
+    Args:
+        token: The token as the vocabulary spells it.
+        data: Its UTF-8 bytes in the text, spaces included; None for a special token.
+    """
+
+    token: str
+    data: bytes | None
+
+
+def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:  # noqa: ANN401 - any tokenizer
+    """Return how tokens spell text: "bytes", "metaspace", "wordpiece", "suffix" (`</w>`) or "plain".
+
+    A fast tokenizer's decoder says it; where there is none, the spelling of the tokens does.
+    """
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    if decoder is not None:
+        described = json.dumps(json.loads(decoder.__getstate__()), ensure_ascii=False)
+        for mark, scheme in (
+            ("ByteLevel", "bytes"),
+            ("WordPiece", "wordpiece"),
+            ("Metaspace", "metaspace"),
+            ("▁", "metaspace"),
+            ("BPEDecoder", "suffix"),
+        ):
+            if mark in described:
+                return scheme
+    if any(token.startswith(("Ġ", "Ċ")) for token in tokens):
+        return "bytes"
+    if any(token.startswith("▁") for token in tokens):
+        return "metaspace"
+    if any(token.endswith("</w>") for token in tokens):
+        return "suffix"
+    if any(token.startswith("##") and token != "##" for token in tokens):
+        return "wordpiece"
+    return "plain"
+
+
+def piece(token: str, scheme: str, *, first: bool = False) -> Piece:
+    """Return one non-special token as bytes of text."""
+    if scheme == "bytes":
+        stem = token.removesuffix("</w>")
+        if stem != token:
+            stem += "Ġ"
+        if all(char in _BYTES for char in stem):
+            return Piece(token, bytes(_BYTES[char] for char in stem))
+        return Piece(token, token.encode("utf-8", "replace"))
+    if scheme == "metaspace":
+        if len(token) == len("<0xAA>") and token.startswith("<0x") and token.endswith(">"):
+            return Piece(token, bytes([int(token[3:5], 16)]))
+        return Piece(token, token.replace("▁", " ").encode("utf-8", "replace"))
+    if scheme == "suffix":
+        return Piece(token, token.replace("</w>", " ").encode("utf-8", "replace"))
+    if scheme == "wordpiece":
+        joined = token.startswith("##") and token != "##"
+        text = token[2:] if joined else (token if first else f" {token}")
+        return Piece(token, text.encode("utf-8", "replace"))
+    return Piece(token, (token if first else f" {token}").encode("utf-8", "replace"))
+
+
+def pieces_of(tokens: Sequence[str], special: Sequence[bool], scheme: str) -> list[Piece]:
+    """Return every token as a Piece; specials carry no bytes."""
+    found: list[Piece] = []
+    for token, apart in zip(tokens, special, strict=True):
+        first = not found or found[-1].data is None
+        found.append(Piece(token, None) if apart else piece(token, scheme, first=first))
+    return found
+
+
+def _decode(data: bytes) -> tuple[str, list[int]]:
+    """Return the text of UTF-8 bytes and, per character, the index of its first byte; stray bytes become ⟨XX⟩."""
+    text: list[str] = []
+    starts: list[int] = []
+    at = 0
+    while at < len(data):
+        for size in (1, 2, 3, 4):
+            try:
+                char = data[at : at + size].decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+            break
+        else:
+            char, size = f"⟨{data[at]:02X}⟩", 1
+        text.extend(char)
+        starts.extend([at] * len(char))
+        at += size
+    return "".join(text), starts
+
+
+def reassemble(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text that tokens spell and the character span of each; tokens that split a character share it.
+
+    Runs between special tokens are decoded apart; a special token has an empty span.
+    """
+    text = ""
+    spans: list[tuple[int, int]] = [(0, 0)] * len(pieces)
+    run: list[int] = []
+    for index in range(len(pieces) + 1):
+        data = pieces[index].data if index < len(pieces) else None
+        if data is not None:
+            run.append(index)
+            continue
+        whole = b"".join(pieces[i].data or b"" for i in run)
+        decoded, starts = _decode(whole)
+        begin = 0
+        for i in run:
+            end = begin + len(pieces[i].data or b"")
+            inside = [c for c, at in _touched(starts, begin, end, len(whole))]
+            if inside:
+                spans[i] = (len(text) + inside[0], len(text) + inside[-1] + 1)
+            begin = end
+        text += decoded
+        run = []
+        if index < len(pieces):
+            spans[index] = (len(text), len(text))
+    return text, spans
+
+
+def _touched(starts: Sequence[int], begin: int, end: int, total: int) -> list[tuple[int, int]]:
+    """Return (character, first byte) of the characters that lie in bytes [begin, end), wholly or in part."""
+    from bisect import bisect_left, bisect_right
+
+    if begin >= end or not starts:
+        return []
+    first = max(bisect_right(starts, begin) - 1, 0)
+    first = bisect_left(starts, starts[first])
+    last = bisect_left(starts, min(end, total))
+    return [(c, starts[c]) for c in range(first, last)]
+
+
+def display(pieces: Sequence[Piece], scheme: str) -> tuple[str, ...]:
+    """Return what to show for each token.
+
+    WordPiece tokens stay as the vocabulary spells them ("##ing" says that it continues a word). Elsewhere bytes are
+    decoded; a character, accent or emoji split over tokens is shown whole at its first token and as "⋯" after it.
+    """
+    if scheme in ("wordpiece", "plain"):
+        return tuple(visible(p.token) or "∅" for p in pieces)
+    text, spans = reassemble(pieces)
+    owner: dict[int, int] = {}
+    for index, (begin, end) in enumerate(spans):
+        for char in range(begin, end):
+            owner.setdefault(char, index)
+    shown = [""] * len(pieces)
+    for begin, end in graphemes(text):
+        shown[owner[begin]] += text[begin:end]
+    return tuple(
+        visible(p.token) if p.data is None else (visible(label) or (CONTINUED if p.data else "∅"))
+        for p, label in zip(pieces, shown, strict=True)
+    )

@@ -1,0 +1,73 @@
+"""What the model predicts for a traced input: next token, masked token, class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.display import visible
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST = 100
+"""How many predictions a trace keeps."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One possible output: its label, its probability, and its id among tokens or classes."""
+
+    label: str
+    probability: float
+    id: int
+
+
+def predict(
+    logits: Tensor | None, config: Any, tokenizer: Any, ids: Tensor | None, *, generates: bool  # noqa: ANN401
+) -> tuple[str, tuple[Prediction, ...]]:
+    """Return a title and the most probable outputs, most probable first.
+
+    Args:
+        logits: [token, vocabulary], [class], or None.
+        config: The model's config (vocab_size, id2label, problem_type).
+        tokenizer: Spells token ids; None shows the ids.
+        ids: [token] input ids, in which masks are looked for.
+        generates: Whether the last position predicts the next token.
+    """
+    if logits is None or not logits.numel():
+        return "", ()
+    if logits.dim() == 1:
+        multiple = getattr(config, "problem_type", None) == "multi_label_classification"
+        if len(logits) == 1:
+            return "", ()
+        values = logits.float().sigmoid() if multiple else logits.float().softmax(-1)
+        names = getattr(config, "id2label", None) or {}
+        best = torch.topk(values, min(MOST, len(values)))
+        return "class", tuple(
+            Prediction(str(names.get(i, i)), p, i) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        )
+    if generates:
+        return "next token", _tokens(logits[-1], tokenizer)
+    mask = getattr(tokenizer, "mask_token_id", None)
+    at = [] if ids is None or mask is None or len(ids) != len(logits) else (ids == mask).nonzero().flatten().tolist()
+    if at and logits.shape[-1] > max(mask, 1):
+        return f"{tokenizer.mask_token} at {at[0]}", _tokens(logits[at[0]], tokenizer)
+    return "", ()
+
+
+def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:  # noqa: ANN401 - any tokenizer
+    best = torch.topk(logits.float().softmax(-1), min(MOST, len(logits)))
+    return tuple(
+        Prediction(_spell(tokenizer, i), p, i) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    )
+
+
+def _spell(tokenizer: Any, token: int) -> str:  # noqa: ANN401 - any tokenizer
+    if tokenizer is None:
+        return str(token)
+    from attnwidgets.tracing.inputs import display_tokens
+
+    return display_tokens(tokenizer, [token])[0] or visible(str(token))

@@ -1,0 +1,299 @@
+"""Trace: what one recorded pass of a model saw, and its attention layer by layer, on demand."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from attnwidgets._errors import suggest
+from attnwidgets.tracing.attention_function import UnsupportedModelError, attention_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.predictions import Prediction
+    from attnwidgets.tracing.recorder import Call
+    from attnwidgets.tracing.units import TokenAxis, Unit
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def byte_budget(memory: str | int) -> int:
+    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB".
+
+    Raises:
+        ValueError: If it is not a positive size.
+    """
+    if isinstance(memory, (int, float)) and not isinstance(memory, bool) and memory > 0:
+        return int(memory)
+    found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?I?)B?\s*", str(memory).upper())
+    if found and found.group(2) in _UNITS and found.group(1).count(".") <= 1 and float(found.group(1)) > 0:
+        return int(float(found.group(1)) * _UNITS[found.group(2)])
+    raise ValueError(f"memory must be a number of bytes or a size like '500MB' or '1GB', not {memory!r}")
+
+
+class Layer(Protocol):
+    """One layer of one stream: where its weights come from."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+
+    def weights(self) -> Tensor:
+        """Return float32 [head, query, key] on the CPU."""
+
+
+@dataclass(frozen=True)
+class RecordedLayer:
+    """A layer whose weights are computed again from recorded queries and keys, with the function that ran.
+
+    Args:
+        call: The attention call of the whole batch.
+        sample: Index in the batch.
+        queries: How many leading query positions are no padding.
+        keys: How many leading key positions are no padding.
+    """
+
+    call: Call
+    sample: int
+    queries: int
+    keys: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        return (self.call.query.shape[1], self.queries, self.keys)
+
+    def _part(self, added: Any) -> Any:  # noqa: ANN401 - a mask, a bias, or a setting that is no tensor
+        """Return this sample's part of something added to the scores [batch or 1, head or 1, query or 1, key]."""
+        if not isinstance(added, torch.Tensor) or added.dim() != 4:  # noqa: PLR2004
+            return added
+        one = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
+        return one[:, :, : self.queries, : self.keys]
+
+    def query_key(self) -> tuple[Tensor, Tensor]:
+        """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""
+        query, key = self.call.query[self.sample], self.call.key[self.sample]
+        return query[:, : self.queries], key[:, : self.keys]
+
+    def weights(self) -> Tensor:
+        """Return float32 [head, query, key] on the CPU, computed on the device of the model."""
+        if self.call.weights is not None:
+            kept = self.call.weights[self.sample, :, : self.queries, : self.keys]
+        else:
+            query, key = (states.unsqueeze(0) for states in self.query_key())
+            settings = {name: self._part(value) for name, value in self.call.settings.items()}
+            with torch.no_grad():
+                kept = attention_weights(query, key, **settings)[0]
+        return kept.to("cpu", torch.float32)
+
+
+@dataclass(frozen=True)
+class GivenLayer:
+    """A layer whose weights were given: [head, query, key]."""
+
+    given: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        heads, queries, keys = self.given.shape
+        return heads, queries, keys
+
+    def weights(self) -> Tensor:
+        """Return float32 [head, query, key] on the CPU."""
+        return self.given.detach().to("cpu", torch.float32)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The layers of one stream with the axes of its maps."""
+
+    layers: tuple[Layer, ...]
+    query: TokenAxis
+    key: TokenAxis
+
+
+@dataclass(eq=False)
+class Trace:
+    """One recorded pass. Made by `aw.trace`; methods read it, views never do.
+
+    Args:
+        tokens: Display strings of the default stream's queries (see `axes` for the others).
+        input_ids: [token], or None for images, audio and given numbers.
+        model: The model as it was given, or None.
+        tokenizer: The tokenizer or processor as it was given, or None.
+        model_id: Name of the model.
+        boundary: Index of the first generated token, or None.
+        warning: What a reader must know (text that was cut, how it was recorded); "" if nothing.
+        logits: The model's logits of this text, on the CPU: [token, vocabulary] or [class]; None without a head.
+        inputs: The model's inputs for this text alone, to run it again.
+    """
+
+    stream_table: dict[str, Stream] = field(repr=False)
+    model: Any = field(default=None, repr=False)
+    tokenizer: Any = field(default=None, repr=False)
+    model_id: str = ""
+    input_ids: Tensor | None = field(default=None, repr=False)
+    logits: Tensor | None = field(default=None, repr=False)
+    inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    warning: str = ""
+    memory: int = 10**9
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    predicted: tuple[str, tuple[Prediction, ...]] = field(default=("", ()), repr=False)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.RLock()
+        self._kept: OrderedDict[tuple[str, int], Tensor] = OrderedDict()
+        self._causal: dict[str, bool] = {}
+
+    def __repr__(self) -> str:
+        size = ", ".join(f"{s}: {self.n_layers(s)} x {self.n_heads(s)}" for s in self.streams)
+        return f"{type(self).__name__}({self.model_id or 'given'}, {len(self.tokens)} tokens, {size})"
+
+    # -- what was read -------------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams: ("self",), ("encoder", "decoder", "cross"), or one per tower."""
+        return tuple(self.stream_table)
+
+    @property
+    def default_stream(self) -> str:
+        """The stream that is shown when none is named."""
+        preferred = (s for s in ("self", "encoder", "text") if s in self.stream_table)
+        return next(preferred, self.streams[0])
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Display strings of the default stream."""
+        return self.axes()[0].tokens
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """Units of the default stream's tokens, by name."""
+        return MappingProxyType(dict(self.axes()[0].units))
+
+    @property
+    def text(self) -> str:
+        """The text that was read; "" where there is none."""
+        return self.axes()[0].text
+
+    @property
+    def boundary(self) -> int | None:
+        """Index of the first generated token, in the decoder's tokens where there are two stacks."""
+        stream = "decoder" if "decoder" in self.stream_table else self.default_stream
+        return self.axes(stream)[0].boundary
+
+    def _stream(self, stream: str | None) -> Stream:
+        name = self.default_stream if stream is None else stream
+        if name not in self.stream_table:
+            known = ", ".join(repr(s) for s in self.streams)
+            raise ValueError(f"stream {name!r} is not in this trace, which has {known}.{suggest(name, self.streams)}")
+        return self.stream_table[name]
+
+    def axes(self, stream: str | None = None) -> tuple[TokenAxis, TokenAxis]:
+        """Return the query and the key axis of a stream."""
+        found = self._stream(stream)
+        return found.query, found.key
+
+    def n_layers(self, stream: str | None = None) -> int:
+        """Return the number of layers of a stream."""
+        return len(self._stream(stream).layers)
+
+    def n_heads(self, stream: str | None = None, layer: int | None = None) -> int:
+        """Return the number of heads of a layer; without one, of the layer that has most."""
+        layers = self._stream(stream).layers
+        if layer is None:
+            return max(found.shape[0] for found in layers)
+        return layers[self._index(layer, stream)].shape[0]
+
+    # -- attention -----------------------------------------------------------------------------------------------
+
+    def _index(self, layer: int, stream: str | None) -> int:
+        count = self.n_layers(stream)
+        if not -count <= layer < count:
+            name = self.default_stream if stream is None else stream
+            raise IndexError(f"layer {layer} is out of range: stream {name!r} has layers 0 to {count - 1}")
+        return layer % count
+
+    def attention_layer(self, layer: int, stream: str | None = None) -> Tensor:
+        """Return one layer's attention, float32 [head, query, key] on the CPU; rows are queries.
+
+        Computed when first asked for, from recorded queries and keys, by the function that ran in the model; the
+        model is not run. Kept while the byte budget allows, least recently used out first. Do not write into it.
+
+        Raises:
+            IndexError: If the layer is out of range; the message names the range.
+            ValueError: If the stream is unknown.
+        """
+        name = self.default_stream if stream is None else stream
+        found = self._stream(name)
+        at = (name, self._index(layer, name))
+        with self._lock:
+            if at in self._kept:
+                self._kept.move_to_end(at)
+                return self._kept[at]
+            weights = found.layers[at[1]].weights()
+            self._kept[at] = weights
+            held = sum(kept.nbytes for kept in self._kept.values())
+            while held > self.memory and self._kept:
+                held -= self._kept.popitem(last=False)[1].nbytes
+            return weights
+
+    def query_key(self, layer: int, stream: str | None = None) -> tuple[Tensor, Tensor]:
+        """Return a layer's queries [head, query, dim] and keys [kv head, key, dim] after any rotary embedding.
+
+        Raises:
+            UnsupportedModelError: If only attention weights are known.
+        """
+        found = self._stream(stream).layers[self._index(layer, stream)]
+        if not isinstance(found, RecordedLayer):
+            raise UnsupportedModelError(f"queries and keys were not recorded for {self.model_id or 'given numbers'}")
+        return found.query_key()
+
+    def is_causal(self, stream: str | None = None) -> bool:
+        """Return whether no query reads a later key, in the first and the last layer."""
+        name = self.default_stream if stream is None else stream
+        query, key = self.axes(name)
+        with self._lock:
+            if name not in self._causal:
+                count = self.n_layers(name)
+                ends = {0, count - 1} if len(query) == len(key) and len(query) > 1 else set()
+                self._causal[name] = bool(ends) and all(
+                    not torch.triu(self.attention_layer(layer, name), diagonal=1).any() for layer in ends
+                )
+            return self._causal[name]
+
+    # -- outputs -------------------------------------------------------------------------------------------------
+
+    @property
+    def predictions_title(self) -> str:
+        """What the predictions are of: "next token", "class", "[MASK] at 6", or "" where there are none."""
+        return self.predicted[0]
+
+    def predictions(self, k: int = 10) -> tuple[Prediction, ...]:
+        """Return the `k` most probable outputs, most probable first; () where the model predicts nothing."""
+        if k < 1:
+            raise ValueError(f"k must be at least 1, not {k}")
+        return self.predicted[1][:k]
+
+
+def tower_names(paths: Sequence[str]) -> list[str]:
+    """Return short names for stacks of layers: "self" for one, else the tower ("text", "vision", "audio")."""
+    if len(paths) == 1:
+        return ["self"]
+    names = []
+    for path in paths:
+        kinds = (("vision", "vision"), ("audio", "audio"), ("text", "text"), ("language", "text"))
+        names.append(next((name for mark, name in kinds if mark in path), path))
+    return names if len(set(names)) == len(names) else list(paths)

@@ -1,0 +1,182 @@
+"""Words and sentences over tokens.
+
+Words are found in the text, not in the vocabulary, so that every tokenizer gives the same words:
+
+1. A fast tokenizer's offsets say where in the text each token lies.
+2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level BPE and
+   SentencePiece spell their spaces, WordPiece marks continuations with "##".
+3. Runs of letters, digits and marks are words, as are "don't", "state-of-the-art", "3.14"; every other character is
+   an element of its own. Scripts written without spaces: each Han character and each run of kana is a word (a
+   segmenter's words can be given as `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
+4. Words that share a token merge, since a token belongs to one element only.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from attnwidgets.tracing.display import graphemes, visible
+from attnwidgets.tracing.units import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Span = tuple[int, int]
+
+_INSIDE = "'’-‐·"
+_NUMERIC = ".,:"
+_ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al)|(?<![^\W\d_])[A-Z])\.$")
+_STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）]*|\n+")
+
+
+def _kind(cluster: str) -> str:
+    """Return what a user-perceived character is to a word: "letter", "han", "kana", "space" or "other"."""
+    char = cluster[0]
+    if char.isspace():
+        return "space"
+    code = ord(char)
+    if 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF:  # noqa: PLR2004
+        return "han"
+    if 0x3040 <= code <= 0x30FF and char != "・":  # noqa: PLR2004
+        return "kana"
+    if char == "_" or unicodedata.category(char)[0] in "LNM":
+        return "letter"
+    return "other"
+
+
+def word_spans(text: str) -> list[Span]:
+    """Return the character spans of the words of a text; whitespace belongs to none."""
+    clusters = graphemes(text)
+    kinds = [_kind(text[begin:end]) for begin, end in clusters]
+    spans: list[Span] = []
+    previous = "space"
+    for i, ((begin, end), found) in enumerate(zip(clusters, kinds, strict=True)):
+        kind = found
+        joiner = text[begin:end]
+        if found == "other" and previous == "letter" and i + 1 < len(kinds) and kinds[i + 1] == "letter":
+            numeric = text[begin - 1].isdigit() and text[clusters[i + 1][0]].isdigit()
+            if joiner in _INSIDE or (joiner in _NUMERIC and numeric):
+                kind = "letter"
+        if kind != "space":
+            if kind == previous and kind in ("letter", "kana"):
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((begin, end))
+        previous = kind
+    return spans
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Return the character spans of the sentences of a text, blanks between them left out."""
+    ends = []
+    for stop in _STOP.finditer(text):
+        before = text[: stop.end()].rstrip()
+        if stop.group()[0] == "." and _ABBREVIATION.search(before):
+            continue
+        ends.append(stop.end())
+    spans: list[Span] = []
+    begin = 0
+    for end in [*ends, len(text)]:
+        part = text[begin:end]
+        lead = len(part) - len(part.lstrip())
+        if part.strip():
+            spans.append((begin + lead, begin + len(part.rstrip())))
+        begin = max(begin, end)
+    return spans
+
+
+def given_spans(text: str, words: Sequence[str], argument: str = "words") -> list[Span]:
+    """Return where given words stand in a text, in order.
+
+    Raises:
+        ValueError: If a word is empty or not found after the one before it.
+    """
+    spans: list[Span] = []
+    at = 0
+    for number, word in enumerate(words):
+        found = text.find(word, at) if word.strip() else -1
+        if found < 0:
+            why = "is empty" if not word.strip() else f"does not follow {words[number - 1]!r} in the text" * bool(number)
+            raise ValueError(f"{argument}[{number}] = {word!r} {why or 'is not in the text'}")
+        spans.append((found, found + len(word)))
+        at = found + len(word)
+    return spans
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return pre-split words as text: spaces between them, none between Han or kana."""
+    text = ""
+    for word in words:
+        tight = text and word and _kind(text[-1]) in ("han", "kana") and _kind(word) in ("han", "kana")
+        text += ("" if tight or not text else " ") + word
+    return text
+
+
+def unit_from_spans(
+    name: str,
+    text: str,
+    elements: Sequence[Span],
+    spans: Sequence[Span],
+    special: Sequence[bool],
+    tokens: Sequence[str],
+) -> Unit:
+    """Return the unit whose elements are spans of a text, over tokens that lie at `spans` of it.
+
+    A token goes to the element it overlaps; elements that share a token merge; a token outside of all is an element
+    of its own, as is every special token.
+    """
+    parent = list(range(len(elements)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    first_of: list[int | None] = []
+    cursor = 0
+    for (begin, end), apart in zip(spans, special, strict=True):
+        if apart or end <= begin:
+            first_of.append(None)
+            continue
+        while cursor and elements[cursor - 1][1] > begin:
+            cursor -= 1
+        while cursor < len(elements) and elements[cursor][1] <= begin:
+            cursor += 1
+        touched = [cursor] if cursor < len(elements) and elements[cursor][0] < end else []
+        while touched and touched[-1] + 1 < len(elements) and elements[touched[-1] + 1][0] < end:
+            touched.append(touched[-1] + 1)
+        for other in touched[1:]:
+            parent[root(other)] = root(touched[0])
+        first_of.append(touched[0] if touched else None)
+    groups: dict[tuple[str, int], list[int]] = {}
+    for token, element in enumerate(first_of):
+        groups.setdefault(("alone", token) if element is None else ("element", root(element)), []).append(token)
+    labels = []
+    for (kind, key), members in groups.items():
+        if kind == "alone":
+            labels.append(tokens[members[0]])
+        else:
+            merged = [e for i, e in enumerate(elements) if root(i) == key]
+            labels.append(visible(text[merged[0][0] : merged[-1][1]].strip("\n")).replace("␣", " "))
+    return Unit(
+        name,
+        tuple(labels),
+        tuple(tuple(members) for members in groups.values()),
+        tuple(all(special[i] for i in members) for members in groups.values()),
+    )
+
+
+def unit_from_ids(name: str, ids: Sequence[int | None], tokens: Sequence[str], special: Sequence[bool]) -> Unit:
+    """Return the unit in which tokens with one id form an element; None stands alone. Ids may come back later."""
+    groups: dict[object, list[int]] = {}
+    for token, key in enumerate(ids):
+        groups.setdefault(("alone", token) if key is None else key, []).append(token)
+    labels = tuple("".join(tokens[i].removeprefix("##") for i in m).strip("␣▁Ġ") or tokens[m[0]] for m in groups.values())
+    return Unit(
+        name,
+        labels,
+        tuple(tuple(m) for m in groups.values()),
+        tuple(all(special[i] for i in m) for m in groups.values()),
+    )
