@@ -1,0 +1,272 @@
+"""Measure attnwidgets beside bertviz 1.4.1 in one run, on all-MiniLM-L6-v2 (6 layers x 12 heads).
+
+    python benchmarks/bench_bertviz.py                    prints the tables
+    python benchmarks/bench_bertviz.py --write            and puts them into benchmarks/README.md
+
+Both get the same attention matrices, recorded once. Both draw in the same headless Chromium. bertviz asks a
+CDN for require.js, d3 and jQuery; here they are served from their npm packages. A page that has not painted
+after `--limit` seconds has failed, and longer texts are not tried on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from browser import Cost, Page, libraries, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent
+SENTENCE = "The electroencephalographer read the trace before she spoke, and the keys were on it. "
+
+# What has to be on the page for it to be painted.
+LINES = "() => document.querySelector('svg line')"
+PIXELS = """() => [...document.querySelectorAll('.aw-view canvas')].some((canvas) => canvas.width > 1
+  && canvas.height > 1
+  && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean))"""
+
+BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
+
+AW_LAYER = """() => { const slider = document.querySelector('.aw-view input[type=range]');
+  slider.value = '3'; slider.dispatchEvent(new Event('input', {bubbles: true})); }"""
+BERTVIZ_LAYER = """() => { const select = document.querySelector('#layer');
+  select.value = '3'; select.dispatchEvent(new Event('change', {bubbles: true})); }"""
+
+
+@dataclass
+class Row:
+    """What one tool took for one length."""
+
+    tool: str
+    tokens: int
+    values: int
+    sent: int
+    python: float
+    saved: int
+    paint: Cost | None = None
+    change: Cost | None = None
+    nodes: int | None = None
+    failure: str = ""
+
+
+def text_of(tokenizer: Any, tokens: int) -> str:
+    """A text that the tokenizer turns into exactly this many tokens, specials included."""
+    ids = tokenizer(SENTENCE * 40, add_special_tokens=False)["input_ids"]
+    for length in range(tokens - 2, 0, -1):
+        text = str(tokenizer.decode(ids[:length]))
+        if len(tokenizer(text)["input_ids"]) == tokens:
+            return text
+    for word in SENTENCE.split():
+        if len(tokenizer(f"{text} {word}")["input_ids"]) == tokens:
+            return f"{text} {word}"
+    message = f"no text of exactly {tokens} tokens found"
+    raise ValueError(message)
+
+
+def in_browser(row: Row, path: Path, mark: str, action: str, scripts: dict[str, bytes], limit: float) -> None:
+    """Fill in what the browser takes to show the page and to change the layer."""
+    from playwright.sync_api import Error
+
+    try:
+        with opened(path, mark, scripts, limit) as page:
+            row.paint, row.nodes = page.paint, page.nodes
+            if page.asked:
+                row.failure = f"asked for {page.asked[0]}"
+            row.change = change_layer(page, action)
+    except Error as error:
+        row.failure = "no paint in time" if "imeout" in type(error).__name__ else "the page crashed"
+
+
+def change_layer(page: Page, action: str) -> Cost | None:
+    """The cheaper of two layer changes, there and back, so that a cold start counts for nobody."""
+    if not action:
+        return None
+    costs = [page.act(action), page.act(action.replace("'3'", "'1'"))]
+    return min(costs, key=lambda cost: cost.cpu)
+
+
+def bertviz_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
+    """What bertviz makes of the maps: its HTML, as it would be put into a cell's output."""
+    import bertviz
+
+    show: Callable[..., Any] = getattr(bertviz, view)
+    start = time.perf_counter()
+    html = show(tensors, tokens, html_action="return").data
+    seconds = time.perf_counter() - start
+    path = folder / f"{view}-{len(tokens)}.html"
+    path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
+    values = len(tensors) * tensors[0].numel()
+    sent = path.stat().st_size
+    # In a notebook file the same text stands as a JSON string.
+    saved = len(json.dumps(html)) if sent < 300e6 else sent
+    return Row(f"bertviz {view}", len(tokens), values, sent, seconds, saved), path
+
+
+def attnwidgets_row(view: str, attention: Any, folder: Path) -> tuple[Row, Path]:
+    """The same maps in one of our views: what a live kernel sends at once, and the standalone page."""
+    from ipywidgets.embed import dependency_state
+
+    import attnwidgets as aw
+
+    start = time.perf_counter()
+    shown = getattr(aw, view)(attention)
+    state = dependency_state([shown], drop_defaults=False)
+    seconds = time.perf_counter() - start
+    sent = state_bytes(state)
+    path = folder / f"{view}-{len(attention.query_labels)}.html"
+    shown.to_html(path)
+    values = (
+        attention.n_layers * len(attention.heads) * len(attention.query_labels) * len(attention.key_labels)
+    )
+    row = Row(f"attnwidgets {view}", len(attention.query_labels), values, sent, seconds, sent)
+    return row, path
+
+
+def state_bytes(state: dict[str, Any]) -> int:
+    """Bytes of models as they are saved in a notebook: JSON, with their buffers in base64."""
+    return len(json.dumps(state).encode())
+
+
+def further_view_bytes(attention: Any) -> int:
+    """What one more view of maps already shown adds to a saved notebook."""
+    from ipywidgets.embed import dependency_state
+
+    import attnwidgets as aw
+
+    views = [aw.Heatmap(attention), aw.Heatmap(attention)]
+    both = state_bytes(dependency_state(views, drop_defaults=False))
+    return both - state_bytes(dependency_state(views[:1], drop_defaults=False))
+
+
+def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], int]:
+    """All rows, and the bytes that a further view adds to a saved notebook."""
+    import torch
+
+    import attnwidgets as aw
+
+    scripts = libraries(folder / "npm")
+    model, tokenizer = aw.demo_model("encoder")
+    rows: list[Row] = []
+    given_up: set[str] = set()
+    for tokens in lengths:
+        trace = aw.trace(model, tokenizer, text_of(tokenizer, tokens))
+        attention = aw.attention(trace)
+        tensors = [torch.as_tensor(attention.layer(n))[None] for n in range(attention.n_layers)]
+        for tool, view, mark, action in (
+            ("attnwidgets", "Explorer", PIXELS, AW_LAYER),
+            ("attnwidgets", "HeadGrid", PIXELS, ""),
+            ("bertviz", "model_view", LINES, ""),
+            ("bertviz", "head_view", LINES, BERTVIZ_LAYER),
+        ):
+            if tool == "attnwidgets":
+                row, path = attnwidgets_row(view, attention, folder)
+            else:
+                row, path = bertviz_row(view, tensors, list(trace.tokens), folder)
+            if view in given_up:
+                row.failure = "not tried: failed on a shorter text"
+            else:
+                in_browser(row, path, mark, action, scripts, limit)
+                if row.failure:
+                    given_up.add(view)
+            path.unlink()
+            rows.append(row)
+            print(table([row]).splitlines()[-1], flush=True)
+    return rows, further_view_bytes(attention)
+
+
+def seconds(value: float) -> str:
+    """Seconds with two digits that mean something."""
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit a reader expects."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+def table(rows: list[Row]) -> str:
+    """One line per length and tool."""
+    names = (
+        "tokens",
+        "view",
+        "sent at once",
+        "bytes a value",
+        "Python",
+        "first paint (CPU)",
+        "layer change (CPU)",
+    )
+    lines = [f"| {' | '.join(names)} | DOM nodes |", "|---:|---|---:|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        paint = f"{seconds(row.paint.seconds)} ({seconds(row.paint.cpu)})" if row.paint else row.failure
+        change = f"{seconds(row.change.seconds)} ({seconds(row.change.cpu)})" if row.change else ""
+        if row.failure and row.paint:
+            change = row.failure
+        nodes = f"{row.nodes:,}" if row.nodes else ""
+        cells = (row.tokens, row.tool, size(row.sent), f"{row.sent / row.values:.2f}", seconds(row.python))
+        lines.append(f"| {' | '.join(map(str, cells))} | {paint} | {change} | {nodes} |")
+    return "\n".join(lines)
+
+
+def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
+    """The text between the marks of benchmarks/README.md."""
+    names = ("attnwidgets", "bertviz", "transformers", "torch", "anywidget", "playwright")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    runtime = (HERE.parent / "attnwidgets" / "static" / "attnwidgets.js").stat().st_size
+    by_tool = {(row.tool, row.tokens): row for row in rows}
+    lines = "\n".join(
+        f"| {tokens} | {size(by_tool['attnwidgets Explorer', tokens].saved)} "
+        f"| {size(by_tool['bertviz head_view', tokens].saved)} "
+        f"| {size(by_tool['bertviz model_view', tokens].saved)} |"
+        for tokens in options.lengths
+    )
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+    return f"""\
+{dt.datetime.now(tz=dt.timezone.utc):%Y-%m-%d}, {machine}; {versions}; a page that had not painted after
+{options.limit:.0f} s has failed.
+
+{table(rows)}
+
+Bytes of a notebook saved with its widgets, one view:
+
+| tokens | attnwidgets Explorer | bertviz head_view | bertviz model_view |
+|---:|---:|---:|---:|
+{lines}
+
+{size(runtime)} of ours are the bundle, once a notebook. A further view of the same maps adds {size(further)}; with
+bertviz, as much as the first."""
+
+
+def main() -> None:
+    """Measure, print, and write where asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
+    parser.add_argument("--limit", type=float, default=60, help="seconds that a page has to paint in")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        rows, further = measure(options.lengths, options.limit, Path(scratch))
+    text = report(rows, further, options)
+    print(text)
+    if options.write:
+        page = HERE / "README.md"
+        before, rest = page.read_text().split(BEGIN)
+        page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Headless Chromium for the benchmarks: when a page has painted, what an action costs, its nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+
+# bertviz takes these from a CDN; here they come from their npm packages, so that it is not blank offline.
+LIBRARIES = {
+    "require": ("requirejs@2.3.6", "requirejs-2.3.6.tgz", "package/require.js"),
+    "d3": ("d3@5.7.0", "d3-5.7.0.tgz", "package/dist/d3.min.js"),
+    "jquery": ("jquery@2.2.4", "jquery-2.2.4.tgz", "package/dist/jquery.min.js"),
+}
+
+# A page has painted in the frame after the one in which its mark was found.
+WATCH = """
+window.__mark = %s;
+window.__look = () => {
+  if (document.body && window.__mark())
+    requestAnimationFrame(() => setTimeout(() => { window.__painted = performance.now(); }));
+  else requestAnimationFrame(window.__look);
+};
+requestAnimationFrame(window.__look);
+"""
+
+# Two frames after an action its pixels are there.
+ACT = """async () => {
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  await frame(); await frame();
+  const start = performance.now();
+  (%s)();
+  await frame(); await frame();
+  return performance.now() - start;
+}"""
+
+
+@dataclass
+class Cost:
+    """What a page or an action took: seconds by the clock, and CPU seconds of all the browser's processes."""
+
+    seconds: float
+    cpu: float
+
+
+@dataclass
+class Page:
+    """An opened page, its cost up to the first paint, and its number of elements."""
+
+    handle: Any
+    browser: Any
+    paint: Cost
+    nodes: int
+    asked: list[str]
+    """Addresses outside this machine that the page asked for and was not given."""
+
+    def act(self, action: str) -> Cost:
+        """Run a JavaScript function and wait until its pixels are there."""
+        before = cpu_seconds(self.browser)
+        milliseconds = self.handle.evaluate(ACT % action)
+        return Cost(milliseconds / 1000, cpu_seconds(self.browser) - before)
+
+
+def cpu_seconds(browser: Any) -> float:
+    """CPU time of the browser's processes since they began."""
+    session = browser.new_browser_cdp_session()
+    try:
+        processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    finally:
+        session.detach()
+    return float(sum(process["cpuTime"] for process in processes))
+
+
+def libraries(folder: Path) -> dict[str, bytes]:
+    """The scripts that bertviz asks a CDN for, from npm, kept in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for name, (package, archive, member) in LIBRARIES.items():
+        if not (folder / archive).exists():
+            subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, capture_output=True)
+        with tarfile.open(folder / archive) as tar:
+            script = tar.extractfile(member)
+            if script is None:
+                message = f"{archive} holds no {member}"
+                raise FileNotFoundError(message)
+            found[name] = script.read()
+    return found
+
+
+def executable() -> str:
+    """The Chromium to drive: $CHROMIUM, else the first known name on the path."""
+    for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
+        path = shutil.which(name) if name else None
+        if path:
+            return path
+    message = "no Chromium found: install it by the system's packages or set CHROMIUM"
+    raise FileNotFoundError(message)
+
+
+@contextmanager
+def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> Iterator[Page]:
+    """Open a file in a fresh browser and wait until the JavaScript predicate `mark` holds and is painted.
+
+    Raises playwright's TimeoutError after `seconds`, and its Error when the page crashes.
+    """
+    from playwright.sync_api import sync_playwright
+
+    asked: list[str] = []
+
+    def serve(route: Any) -> None:
+        url = route.request.url
+        if url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+            return
+        name = next((name for name in scripts if name in url.rsplit("/", 1)[-1]), None)
+        if name is None:
+            asked.append(url)
+            route.abort()
+        else:
+            route.fulfill(body=scripts[name], content_type="text/javascript")
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS)
+        try:
+            page = browser.new_page(viewport={"width": 1000, "height": 900})
+            page.set_default_timeout(seconds * 1000)
+            page.route("**/*", serve)
+            page.add_init_script(WATCH % mark)
+            before = cpu_seconds(browser)
+            page.goto(path.resolve().as_uri(), wait_until="commit")
+            page.wait_for_function("window.__painted", polling=50)
+            paint = Cost(page.evaluate("window.__painted") / 1000, cpu_seconds(browser) - before)
+            nodes = page.evaluate("document.querySelectorAll('*').length")
+            yield Page(page, browser, paint, nodes, asked)
+        finally:
+            browser.close()
