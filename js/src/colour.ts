@@ -1,0 +1,101 @@
+/** From codes to colours: one table of 256 colours for each (encoding, range, scale, map). */
+import { valueTable } from "./codec.ts";
+import { COLORMAPS } from "./colormaps.ts";
+import type { Theme } from "./context.ts";
+
+export type MapName = keyof typeof COLORMAPS;
+export type Mode = "linear" | "sqrt" | "log";
+export type Rgb = readonly [number, number, number];
+
+/** Log scales show this many decades below the top of the range. */
+const DECADES = 4;
+
+const tables = new Map<MapName, Uint8Array>();
+
+/** 256 RGB triples of a colour map. */
+export function mapTable(name: MapName): Uint8Array {
+  let table = tables.get(name);
+  if (!table) {
+    table = Uint8Array.from(atob(COLORMAPS[name]), (c) => c.charCodeAt(0));
+    tables.set(name, table);
+  }
+  return table;
+}
+
+/** The map for a heatmap: signed values diverge from a middle that looks like the page. */
+export function heatMap(isSigned: boolean, theme: Theme): MapName {
+  if (isSigned) return theme === "dark" ? "berlin" : "rdbu";
+  return "viridis";
+}
+
+/** Place of a value in a range, 0 to 1 (signed ranges: 0.5 is zero). */
+export function place(value: number, range: readonly [number, number], mode: Mode): number {
+  const [low, high] = range;
+  if (low < 0) {
+    const top = Math.max(-low, high);
+    return 0.5 + (Math.sign(value) * place(Math.abs(value), [0, top], mode)) / 2;
+  }
+  if (high <= low) return 0;
+  const t = Math.max(0, Math.min(1, (value - low) / (high - low)));
+  if (mode === "sqrt") return Math.sqrt(t);
+  if (mode === "log") return t <= 0 ? 0 : Math.max(0, 1 + Math.log10(t) / DECADES);
+  return t;
+}
+
+/** The value at a place of a range: the inverse of `place`. */
+export function valueAt(t: number, range: readonly [number, number], mode: Mode): number {
+  const [low, high] = range;
+  if (low < 0) {
+    const top = Math.max(-low, high);
+    return Math.sign(t - 0.5) * valueAt(Math.abs(2 * t - 1), [0, top], mode);
+  }
+  if (mode === "sqrt") return low + t * t * (high - low);
+  if (mode === "log") return t <= 0 ? low : low + 10 ** ((t - 1) * DECADES) * (high - low);
+  return low + t * (high - low);
+}
+
+export interface LutOptions {
+  gamma: number;
+  scale: number;
+  range: readonly [number, number];
+  mode: Mode;
+  signed?: boolean;
+}
+
+/** Colours of the 256 code bytes as canvas pixels (RGBA in memory, little-endian words). */
+export function lut(name: MapName, options: LutOptions): Uint32Array {
+  const { gamma, scale, range, mode } = options;
+  const values = valueTable(options.signed ?? false, gamma, scale);
+  const rgb = mapTable(name);
+  const out = new Uint32Array(256);
+  for (let byte = 0; byte < 256; byte += 1) {
+    const at = 3 * Math.round(255 * place(values[byte] ?? 0, range, mode));
+    out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;
+  }
+  return out;
+}
+
+/** CSS gradient of a colour map, for legends. */
+export function rampCss(name: MapName): string {
+  const rgb = mapTable(name);
+  const stops: string[] = [];
+  for (let i = 0; i <= 16; i += 1) {
+    const at = 3 * Math.round((255 * i) / 16);
+    stops.push(`rgb(${rgb[at]} ${rgb[at + 1]} ${rgb[at + 2]})`);
+  }
+  return `linear-gradient(90deg, ${stops.join(", ")})`;
+}
+
+/** Relative luminance (WCAG 2) of a colour in 0..255. */
+export function luminance([r, g, b]: Rgb): number {
+  const linear = (channel: number): number => {
+    const c = channel / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+}
+
+/** Black or white, whichever is read better on a colour. */
+export function inkOn(rgb: Rgb): "#000" | "#fff" {
+  return luminance(rgb) > 0.179 ? "#000" : "#fff";
+}

@@ -1,0 +1,34 @@
+/** A map that forgets what was used longest ago once its entries exceed a number of bytes. */
+export class ByteLru<V> {
+  readonly #entries = new Map<string, { value: V; bytes: number }>();
+  readonly #budget: number;
+  #used = 0;
+
+  constructor(budget: number) {
+    this.#budget = budget;
+  }
+
+  get bytes(): number {
+    return this.#used;
+  }
+
+  get(key: string): V | undefined {
+    const entry = this.#entries.get(key);
+    if (!entry) return undefined;
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return entry.value;
+  }
+
+  /** The newest entry stays even if it alone exceeds the budget: it is being looked at. */
+  set(key: string, value: V, bytes: number): void {
+    this.#used += bytes - (this.#entries.get(key)?.bytes ?? 0);
+    this.#entries.delete(key);
+    this.#entries.set(key, { value, bytes });
+    for (const [oldest, entry] of this.#entries) {
+      if (this.#used <= this.#budget || oldest === key) break;
+      this.#entries.delete(oldest);
+      this.#used -= entry.bytes;
+    }
+  }
+}

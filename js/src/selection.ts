@@ -1,0 +1,172 @@
+/** The shared selection: reading and writing it, and finding what it means for one view's store. */
+import type { AnyModel } from "@anywidget/types";
+import type { Resolved, SelectionStore } from "./context.ts";
+import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions } from "./wire.ts";
+
+type Model = AnyModel<SelectionState & Record<string, unknown>>;
+
+const KEYS: (keyof SelectionState)[] = ["layer", "head", "unit", "method", "stream", "pinned", "hover"];
+
+export interface BoundSelection extends SelectionStore {
+  /** The pinned or hovered cell in the indices of `source`, or null. */
+  cellIn(which: "pinned" | "hover", header: Header, source: Source): Cell | null;
+}
+
+export function sameCell(a: Cell | null, b: Cell | null): boolean {
+  if (a === null || b === null) return a === b;
+  return a.unit === b.unit && a.query === b.query && a.key === b.key;
+}
+
+/** The selection through one model proxy. Listeners die with the signal they were given. */
+export function createSelection(model: Model): BoundSelection {
+  const save = (values: Partial<SelectionState>): void => {
+    for (const [key, value] of Object.entries(values)) {
+      model.set(key as keyof SelectionState, value as never);
+    }
+    // Everything set since the last save goes along; the preview is this browser's business only.
+    const hover = model.get("hover");
+    if (hover !== null) model.set("hover", null);
+    model.save_changes();
+    if (hover !== null) model.set("hover", hover);
+  };
+  return {
+    get: (key) => model.get(key),
+    set: save,
+    hover(cell) {
+      if (!sameCell(cell, model.get("hover"))) model.set("hover", cell);
+    },
+    pin(cell) {
+      const now = model.get("pinned");
+      if (cell === null && now === null) return;
+      save({ pinned: sameCell(cell, now) ? null : cell });
+    },
+    subscribe(cb, signal) {
+      for (const key of KEYS) {
+        model.on(`change:${key}`, () => {
+          if (!signal.aborted) cb(key);
+        });
+      }
+    },
+    cellIn(which, header, source) {
+      const cell = model.get(which);
+      return cell ? translateCell(cell, header, source) : null;
+    },
+  };
+}
+
+/** Token indices behind element `i`. */
+function tokensOf(axis: Axis, i: number): number[] {
+  return axis.spans ? (axis.spans[i] ?? []) : [i];
+}
+
+const INVERSE = new WeakMap<Axis, Map<number, number>>();
+
+/** Index of the element of `to` that shares a token with element `i` of `from`; -1 where there is none. */
+export function translateIndex(i: number, from: Axis, to: Axis): number {
+  if (i < 0) return -1;
+  if (from === to) return i < to.labels.length ? i : -1;
+  const tokens = tokensOf(from, i);
+  if (to.spans === null) {
+    const first = tokens[0];
+    return first !== undefined && first < to.labels.length ? first : -1;
+  }
+  let inverse = INVERSE.get(to);
+  if (!inverse) {
+    inverse = new Map();
+    for (const [element, span] of to.spans.entries()) {
+      for (const token of span) if (!inverse.has(token)) inverse.set(token, element);
+    }
+    INVERSE.set(to, inverse);
+  }
+  for (const token of tokens) {
+    const found = inverse.get(token);
+    if (found !== undefined) return found;
+  }
+  return -1;
+}
+
+/** A cell in the indices of `source`. Targets of attributions are no tokens, so they translate only by number. */
+export function translateCell(cell: Cell, header: Header, source: Source): Cell | null {
+  const query = header.axes[source.query];
+  const key = header.axes[source.key];
+  if (!query || !key) return null;
+  const within = (i: number, axis: Axis): number => (i >= 0 && i < axis.labels.length ? i : -1);
+  if (cell.unit === source.unit) {
+    const same = { unit: source.unit, query: within(cell.query, query), key: within(cell.key, key) };
+    return same.query < 0 && same.key < 0 ? null : same;
+  }
+  const origin =
+    header.sources.find((s) => s.unit === cell.unit && s.stream === source.stream && s.kind === "map") ??
+    header.sources.find((s) => s.unit === cell.unit && s.stream === source.stream);
+  const fromQuery = origin && header.axes[origin.query];
+  const fromKey = origin && header.axes[origin.key];
+  if (!fromQuery || !fromKey) return null;
+  const moved = {
+    unit: source.unit,
+    query:
+      source.kind === "attributions" || origin.kind === "attributions"
+        ? -1
+        : translateIndex(cell.query, fromQuery, query),
+    key: translateIndex(cell.key, fromKey, key),
+  };
+  return moved.query < 0 && moved.key < 0 ? null : moved;
+}
+
+/** The member of `list` nearest to `wanted`. */
+export function nearest(list: readonly number[], wanted: number): number {
+  let best = list[0] ?? 0;
+  for (const item of list) if (Math.abs(item - wanted) < Math.abs(best - wanted)) best = item;
+  return best;
+}
+
+function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
+  const found = list.filter(wanted);
+  return found.length > 0 ? [found, true] : [list, false];
+}
+
+/** Head shown for a selected one: the head itself, a reduction, or "-" where there is no head axis. */
+export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
+  if (source.heads === null) return "-";
+  if (wanted === "mean" || wanted === "max") return wanted;
+  if (wanted === "-") return "mean";
+  return nearest(source.heads, wanted);
+}
+
+/**
+ * What a view shows. The view's own options win over the selection; what the store does not have is replaced
+ * by the nearest thing it has, and `notes` says so.
+ */
+export function resolve(
+  header: Header,
+  options: ViewOptions,
+  selection: Pick<SelectionStore, "get">,
+): Resolved {
+  const notes: string[] = [];
+  const method = options.method ?? selection.get("method");
+  const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
+  const first = byMethod[0];
+  if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");
+  if (!hasMethod && method) notes.push(`${method} is not here: showing ${first.title}`);
+  const ofMethod = byMethod.filter((s) => s.method === first.method);
+  const stream = options.stream ?? selection.get("stream");
+  const [byStream, hasStream] = choose(ofMethod, (s) => s.stream === stream);
+  const inStream = byStream.filter((s) => s.stream === byStream[0]?.stream);
+  if (!hasStream && options.stream) notes.push(`no ${stream} attention in ${first.title}`);
+  const unit = options.unit ?? selection.get("unit");
+  const [byUnit, hasUnit] = choose(inStream, (s) => s.unit === unit);
+  const source = byUnit[0] ?? first;
+  if (!hasUnit && unit) notes.push(`${source.title} has no ${unit} unit: showing ${source.unit}`);
+
+  const wanted = selection.get("layer");
+  const layer = nearest(source.layers, wanted);
+  if (layer !== wanted) {
+    const base = options.indexBase;
+    notes.push(`layer ${wanted + base} is not in ${source.title}: showing ${layer + base}`);
+  }
+  const wantedHead = selection.get("head");
+  const head = resolveHead(source, wantedHead);
+  if (typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead) {
+    notes.push(`head ${wantedHead + options.indexBase} is not here: showing ${head + options.indexBase}`);
+  }
+  return { source, layer, head, notes };
+}
