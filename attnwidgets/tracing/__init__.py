@@ -1,0 +1,1 @@
+"""Run a model once and record it: `trace`, `from_attentions`, and what they return."""

@@ -1,0 +1,316 @@
+"""aw.trace: run a model once on an input and record its attention."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attnwidgets._errors import refuse_unknown
+from attnwidgets.tracing.batch import collate, traces_of
+from attnwidgets.tracing.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.inputs import (
+    Sample,
+    encode,
+    id_rows,
+    limit_of,
+    template,
+    text_of_ids,
+    text_tokenizer,
+    too_long,
+    words_text,
+)
+from attnwidgets.tracing.media import audio_sample, image_sample
+from attnwidgets.tracing.recorder import forward_parameters, record
+from attnwidgets.tracing.trace import Trace, byte_budget
+
+BATCH = 8
+"""Texts of a list that run together."""
+
+
+def trace(  # noqa: PLR0913 - the one door for every kind of input
+    model: Any,  # noqa: ANN401 - a model, a hub id or a folder
+    tokenizer: Any = None,  # noqa: ANN401 - a tokenizer or processor, a hub id or a folder, or None
+    text: Any = None,  # noqa: ANN401 - a text, a list of texts, or token ids
+    *,
+    text_pair: str | Sequence[str] | None = None,
+    words: Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
+    messages: Sequence[Mapping[str, Any]] | None = None,
+    input_ids: Any = None,  # noqa: ANN401 - tensor, array or lists
+    attention_mask: Any = None,  # noqa: ANN401 - tensor, array or lists
+    target_text: str | None = None,
+    image: Any = None,  # noqa: ANN401 - PIL, array or tensor
+    audio: Any = None,  # noqa: ANN401 - array or tensor
+    sampling_rate: int | None = None,
+    max_new_tokens: int = 0,
+    truncation: bool = False,
+    memory: str | int = "1GB",
+    **unknown: object,
+) -> Any:  # noqa: ANN401 - a Trace, or a list of them for a list of inputs
+    """Run a model once and record its attention; the model and tokenizer come back exactly as they were.
+
+    Args:
+        model: A transformers model (compiled, PEFT-wrapped and dispatched ones too), a hub id or a folder.
+        tokenizer: Its tokenizer or processor, a hub id or a folder. None loads it beside a model given by name, and
+            is enough for raw ids.
+        text: What to read; a list of texts gives a list of traces, run in batches. Token ids are taken as well.
+        text_pair: The second text of a pair.
+        words: The text split into words, instead of `text` or (for scripts without spaces) beside it; a tuple of two
+            lists for a pair.
+        messages: Chat messages, written out by the tokenizer's template.
+        input_ids: Token ids [token] or [batch, token]; several rows give a list of traces.
+        attention_mask: 0 where `input_ids` hold padding, on either side.
+        target_text: What the decoder of an encoder-decoder model reads; without it and without `max_new_tokens` it
+            reads its start token only.
+        image: A picture (with a processor) or a float tensor [channel, height, width].
+        audio: One channel of samples [time].
+        sampling_rate: Of `audio`, in hertz.
+        max_new_tokens: Generate so many tokens first, greedily; prompt and continuation are then read in one recorded
+            pass, and `trace.boundary` is where the continuation begins.
+        truncation: Cut a text that is too long (`trace.warning` says so) instead of refusing it.
+        memory: Bytes of attention weights a trace may keep; what does not fit is computed again when asked for.
+        unknown: Refused, with the nearest keyword.
+
+    Returns:
+        A Trace, or a list of them for a list of texts or several rows of ids.
+
+    Raises:
+        ValueError: If the text is empty, too long (the message names both lengths), or does not fit the model.
+        UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still works).
+        TypeError: For an unknown keyword or a model that is none.
+    """
+    refuse_unknown("trace", unknown, [n for n in inspect.signature(trace).parameters if n != "unknown"])
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens must be 0 or more, not {max_new_tokens}")
+    budget = byte_budget(memory)
+    loaded, reader = _load(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
+    inner = unwrap(loaded)
+    if input_ids is None and _is_ids(text):
+        input_ids, text = (text, None) if not isinstance(text, Mapping) else (text["input_ids"], None)
+        if isinstance(text, Mapping):
+            attention_mask = text.get("attention_mask") if attention_mask is None else attention_mask
+    samples, single = _samples(
+        inner,
+        reader,
+        text=text,
+        text_pair=text_pair,
+        words=words,
+        messages=messages,
+        ids=input_ids,
+        mask=attention_mask,
+        media=(image, audio, sampling_rate),
+        truncation=truncation,
+        room=max_new_tokens,
+    )
+    traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
+    return traces[0] if single else traces
+
+
+def _is_ids(text: Any) -> bool:  # noqa: ANN401 - whatever was given as text
+    """Return whether what stands in the place of a text is token ids: a tensor, an array, or lists of numbers."""
+    if isinstance(text, Mapping):
+        return "input_ids" in text
+    if text is None or isinstance(text, str):
+        return False
+    if isinstance(text, torch.Tensor) or type(text).__module__ == "numpy":
+        return True
+    first = text[0] if isinstance(text, Sequence) and len(text) else None
+    return isinstance(first, int) or (isinstance(first, Sequence) and not isinstance(first, str) and _is_ids(first))
+
+
+def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:  # noqa: ANN401
+    """Load what was given by name: the class the checkpoint was saved with, and its tokenizer."""
+    if isinstance(model, (str, Path)):
+        import transformers
+
+        name = str(model)
+        try:
+            config = transformers.AutoConfig.from_pretrained(name)
+            saved = (getattr(config, "architectures", None) or [""])[0]
+            family = getattr(transformers, saved, transformers.AutoModel)
+            model = family.from_pretrained(name)
+        except OSError as error:
+            raise ValueError(
+                f"model {name!r} is no folder with a saved model, and could not be had from the hub. Pass a folder, a "
+                "hub id that is reachable or cached, or a model object (aw.demo_model() gives one without a hub)."
+            ) from error
+        if tokenizer is None and needs_reader:
+            tokenizer = name
+    if isinstance(tokenizer, (str, Path)):
+        import transformers
+
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(tokenizer))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"tokenizer {str(tokenizer)!r} could not be loaded: {error}") from error
+    return model, tokenizer
+
+
+def _samples(  # noqa: C901, PLR0912, PLR0913 - one branch per kind of input
+    model: Any,  # noqa: ANN401
+    tokenizer: Any,  # noqa: ANN401
+    *,
+    text: Any,  # noqa: ANN401
+    text_pair: Any,  # noqa: ANN401
+    words: Any,  # noqa: ANN401
+    messages: Any,  # noqa: ANN401
+    ids: Any,  # noqa: ANN401
+    mask: Any,  # noqa: ANN401
+    media: tuple[Any, Any, int | None],
+    truncation: bool,
+    room: int,
+) -> tuple[list[Sample], bool]:
+    """Return the samples of whatever was given, and whether one trace (no list) is wanted."""
+    image, audio, rate = media
+    reads = {"text or words": text is not None or words is not None, "messages": messages is not None}
+    reads |= {"input_ids": ids is not None, "audio": audio is not None}
+    given = [name for name, is_given in reads.items() if is_given]
+    if len(given) > 1:
+        raise ValueError(f"give one input, not {' and '.join(given)}")
+    if image is not None:
+        if text is not None and not isinstance(text, str):
+            raise ValueError("text beside an image must be one string")
+        return [image_sample(tokenizer, image, text)], True
+    if audio is not None:
+        return [audio_sample(tokenizer, audio, rate)], True
+    reader = text_tokenizer(tokenizer)
+    decoder_only = "decoder_input_ids" not in forward_parameters(model)
+    limit = limit_of(model, reader)
+    if limit is not None and room and decoder_only:
+        if room >= limit:
+            raise ValueError(f"max_new_tokens is {room}, and the model takes {limit} tokens in all")
+        limit -= room
+    if ids is not None:
+        rows, single = id_rows(ids, mask)
+        samples = []
+        for row in rows:
+            cut, warning = row, ""
+            if limit is not None and len(row) > limit:
+                if not truncation:
+                    raise too_long(len(row), limit, room)
+                cut, warning = row[:limit], f"text cut from {len(row)} to {limit} tokens"
+            samples.append(Sample(cut, text_of_ids(reader, cut), warning=warning))
+        _check_ids(model, samples)
+        return samples, single
+    if not given:
+        raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
+    if reader is None:
+        raise ValueError("text needs a tokenizer: pass one, or pass token ids (aw.trace(model, None, input_ids))")
+    options = {"limit": limit, "truncation": truncation}
+    if messages is not None:
+        return [encode(reader, template(reader, messages), **options, specials=False)], True
+    if words is not None or isinstance(text, str):
+        return [_one(reader, text, text_pair, words, options)], True
+    if not isinstance(text, Sequence) or not text or not all(isinstance(t, str) for t in text):
+        raise ValueError(f"text must be a string, a list of strings or token ids, not {text!r:.80}")
+    pairs = [None] * len(text) if text_pair is None else text_pair
+    if isinstance(pairs, str) or len(pairs) != len(text):
+        raise ValueError(f"text_pair must be a list of {len(text)} texts, one for each text")
+    return [_one(reader, t, p, None, options) for t, p in zip(text, pairs, strict=True)], False
+
+
+def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]) -> Sample:  # noqa: ANN401
+    """Return one text or pair, perhaps split into words."""
+    first = second = None
+    if words is not None:
+        two = isinstance(words, tuple) and len(words) == 2 and not any(isinstance(w, str) for w in words)  # noqa: PLR2004
+        first, second = words if two else (words, None)
+        text = words_text(first, text, "words")
+        if second is not None:
+            pair = words_text(second, pair, "words[1]")
+    return encode(reader, text or "", text_pair=pair, words=first, pair_words=second, **options)
+
+
+def _check_ids(model: Any, samples: Sequence[Sample]) -> None:  # noqa: ANN401
+    """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    size = getattr(embedding, "num_embeddings", None)
+    for sample in samples:
+        for i in sample.ids or ():
+            if i < 0 or (size is not None and i >= size):
+                raise ValueError(f"input_ids hold {i}, and the model's vocabulary has ids 0 to {(size or 0) - 1}")
+
+
+def _run(
+    model: Any,  # noqa: ANN401 - the module itself
+    given: Any,  # noqa: ANN401 - the model as the user holds it
+    tokenizer: Any,  # noqa: ANN401
+    samples: list[Sample],
+    target_text: str | None,
+    max_new_tokens: int,
+    budget: int,
+) -> list[Trace]:
+    """Generate where asked to, then record batch by batch."""
+    from tqdm.auto import tqdm
+
+    reader = text_tokenizer(tokenizer)
+    size = BATCH if all(not sample.others for sample in samples) else 1
+    starts = range(0, len(samples), size)
+    traces: list[Trace] = []
+    with borrowed(model), borrowed_tokenizer(reader):
+        for start in tqdm(starts, desc="tracing", leave=False, disable=len(starts) < 2, delay=1):  # noqa: PLR2004
+            part = [
+                _with_decoder(model, reader, sample, target_text, max_new_tokens)
+                for sample in samples[start : start + size]
+            ]
+            inputs = collate(model, reader, part)
+            traces += traces_of(model, given, tokenizer, part, inputs, record(model, inputs), budget)
+    return traces
+
+
+def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:  # noqa: ANN401
+    """Return a sample with its continuation, and with what the decoder reads where there is one."""
+    seq2seq = "decoder_input_ids" in forward_parameters(model)
+    if target is not None and not seq2seq:
+        raise ValueError("target_text is for encoder-decoder models; this model has no decoder of its own")
+    if seq2seq:
+        config = model.config
+        start = getattr(config, "decoder_start_token_id", None)
+        start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", start) or start
+        start = next((i for i in (start, config.bos_token_id, config.pad_token_id) if isinstance(i, int)), 0)
+        ids = [start]
+        boundary = None
+        if target is not None:
+            ids += [i for i in reader(text_target=target)["input_ids"] if i != getattr(reader, "eos_token_id", None)]
+        elif new:
+            ids = _generate(model, reader, sample, new)
+            boundary = 1
+        return replace(sample, decoder_ids=ids, decoder_text=text_of_ids(reader, ids, boundary))
+    if not new:
+        return sample
+    prompt = list(sample.ids or ())
+    ids = _generate(model, reader, sample, new)
+    if not prompt or len(ids) <= len(prompt):
+        return sample
+    shown = text_of_ids(reader, ids, len(prompt))
+    types = None if sample.types is None else sample.types + [sample.types[-1]] * (len(ids) - len(prompt))
+    return replace(sample, ids=ids, text=shown, types=types)
+
+
+def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:  # noqa: ANN401
+    """Return the ids of a greedy generation: prompt and continuation, or the decoder's side."""
+    if not (callable(getattr(model, "can_generate", None)) and model.can_generate()):
+        raise ValueError(
+            f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; load it with a "
+            "language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
+        )
+    options = copy.deepcopy(model.generation_config)
+    # Greedy, so that the same call gives the same trace; sampling options would only cause warnings.
+    options.do_sample, options.num_beams, options.max_length = False, 1, None
+    options.temperature = options.top_p = options.top_k = options.typical_p = None
+    options.max_new_tokens = new
+    if options.pad_token_id is None:
+        ends = options.eos_token_id
+        options.pad_token_id = ends[0] if isinstance(ends, list) else ends if ends is not None else 0
+    prompt = replace(sample, decoder_ids=None)
+    inputs = collate(model, reader, [prompt])
+    if "input_ids" in inputs:
+        inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
+    produced = model.generate(**inputs, generation_config=options)
+    produced = getattr(produced, "sequences", produced)
+    return [int(i) for i in produced[0]]
