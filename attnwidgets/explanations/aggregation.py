@@ -1,0 +1,115 @@
+"""From tokens to words, sentences or any spans.
+
+Clark et al. 2019 (What Does BERT Look At?, section 3): attention *to* a split word is the sum over its
+pieces, attention *from* a split word is the mean over its pieces. Rows that sum to one keep doing so.
+For a word s of a pieces and a word t this is A[s, t] = 1/a * sum_i sum_j A[s_i, t_j].
+Attributions add up: the attribution of a word is the sum over its pieces.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.tracing.units import Unit
+
+Groups = tuple[tuple[int, ...], ...]
+Float = NDArray[np.float64]
+
+
+def check_partition(unit: Unit, n_tokens: int, side: str) -> None:
+    """Raise ValueError unless every one of `n_tokens` tokens lies in exactly one element of `unit`."""
+    counts = [0] * n_tokens
+    for span in unit.spans:
+        for token in span:
+            if not 0 <= token < n_tokens:
+                message = (
+                    f"unit {unit.name!r} names token {token}, "
+                    f"but the {side} axis has tokens 0 to {n_tokens - 1}."
+                )
+                raise ValueError(message)
+            counts[token] += 1
+    wrong = [token for token, count in enumerate(counts) if count != 1]
+    if wrong:
+        how = "no element" if counts[wrong[0]] == 0 else "several elements"
+        message = (
+            f"unit {unit.name!r} does not divide the {side} axis: token {wrong[0]} lies in {how}; "
+            f"give every token of the {n_tokens} exactly one span."
+        )
+        raise ValueError(message)
+
+
+def regroup(fine: Unit, coarse: Unit) -> Groups | None:
+    """Return which elements of `fine` make up each element of `coarse`, or None where they do not nest.
+
+    An element without tokens gets an empty group.
+    """
+    owner = {token: element for element, span in enumerate(coarse.spans) for token in span}
+    groups: list[list[int]] = [[] for _ in coarse.spans]
+    for element, span in enumerate(fine.spans):
+        owners = {owner.get(token) for token in span}
+        if not owners:
+            continue
+        if len(owners) > 1:
+            return None
+        parent = owners.pop()
+        if parent is None:
+            return None
+        groups[parent].append(element)
+    return tuple(tuple(group) for group in groups)
+
+
+def token_counts(unit: Unit) -> tuple[int, ...]:
+    """Return the number of tokens of every element: the weights that make means of means exact."""
+    return tuple(len(span) for span in unit.spans)
+
+
+def sum_groups(values: NDArray[np.floating], groups: Groups, axis: int = -1) -> Float:
+    """Sum `values` over groups of indices along `axis`; an empty group gives zero.
+
+    One gather and one `np.add.reduceat` in float64: linear in the size of `values`, whatever the groups are.
+    """
+    values = np.moveaxis(np.asarray(values, dtype=np.float64), axis, -1)
+    result = np.zeros((*values.shape[:-1], len(groups)))
+    filled = [index for index, group in enumerate(groups) if group]
+    if filled:
+        order = [member for group in groups for member in group]
+        starts = np.cumsum([0, *(len(groups[index]) for index in filled[:-1])])
+        if order != list(range(values.shape[-1])):
+            values = values[..., order]
+        result[..., filled] = np.add.reduceat(values, starts, axis=-1)
+    return np.moveaxis(result, -1, axis)
+
+
+def mean_groups(
+    values: NDArray[np.floating], groups: Groups, weights: Sequence[float], axis: int = -1
+) -> Float:
+    """Average `values` over groups along `axis`, weighted by `weights` [index]; an empty group gives zero."""
+    weight = np.asarray(weights, dtype=np.float64)
+    shape = [1] * np.ndim(values)
+    shape[axis] = -1
+    totals = sum_groups(weight, groups)
+    scale = np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
+    if np.all(weight == 1.0):  # the usual case, from tokens: no weighted copy
+        return sum_groups(values, groups, axis) * scale.reshape(shape)
+    return sum_groups(values * weight.reshape(shape), groups, axis) * scale.reshape(shape)
+
+
+def aggregate_map(
+    values: NDArray[np.floating], query_groups: Groups, query_weights: Sequence[float], key_groups: Groups
+) -> Float:
+    """Aggregate [..., query, key]: sum over pieces of a key, mean over pieces of a query (float64)."""
+    return mean_groups(sum_groups(values, key_groups, -1), query_groups, query_weights, -2)
+
+
+def keeps_order(query: Unit, key: Unit) -> bool:
+    """Whether a causal token map stays lower triangular in these units: spans follow each other."""
+    filled = [span for span in query.spans if span]
+    ordered = all(max(before) < min(after) for before, after in pairwise(filled))
+    return ordered and query.spans == key.spans

@@ -1,0 +1,56 @@
+"""Raw attention: the weights that the model itself used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.selecting import pick
+from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+
+PAPER = "Vaswani et al. 2017, Attention Is All You Need"
+
+
+@method(
+    "attention",
+    paper=PAPER,
+    needs="recorded attention",
+    returns="MixingMap [layer, head, query, key]",
+    cost="nothing: it was recorded",
+)
+def attention(
+    trace: TraceLike, stream: str | None = None, layers: int | Iterable[int] | slice | None = None
+) -> MixingMap:
+    """The attention weights of every layer and head, as the model used them.
+
+    Args:
+        trace: What `aw.trace` or `aw.from_attentions` returned.
+        stream: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise.
+        layers: Some layers by number; all by default.
+
+    Returns:
+        A lazy map [layer, head, query, key] in float32: a layer is fetched from the trace when asked for.
+        Rows sum to one (where `aw.from_attentions` was given other numbers, `.stochastic` says so).
+
+    Raises:
+        ValueError: Where the trace has no such stream.
+        IndexError: Where the model has no such layer.
+    """
+    require_trace(trace, "attention")
+    stream = resolve_stream(trace, stream)
+    query, key = trace.axes(stream)
+    numbers = tuple(range(trace.n_layers(stream)))
+    counts = trace.n_heads(stream)
+    n_heads = max(counts) if isinstance(counts, Iterable) else int(counts)
+    return MixingMap.lazy(
+        lambda layer: trace.attention_layer(layer, stream),
+        query=query,
+        key=key,
+        layers=numbers if layers is None else pick(layers, numbers, "layer"),
+        heads=range(n_heads),
+        unit=next(iter(query.units)),
+        causal=trace.is_causal(stream),
+        keep=False,  # the trace keeps layers under its own byte budget
+        **carried(trace, stream, "attention", paper=PAPER),
+    )

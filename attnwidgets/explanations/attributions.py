@@ -1,0 +1,264 @@
+"""Attributions: how much every element of the input speaks for a target."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.aggregation import check_partition, regroup, sum_groups
+from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.description import describe_axis, restore_axis
+from attnwidgets.explanations.explanation import (
+    Explanation,
+    describe_common,
+    pandas,
+    restore_common,
+)
+from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
+from attnwidgets.explanations.selecting import listed, position
+from attnwidgets.tracing.units import TokenAxis, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from typing_extensions import Self
+
+
+class Attributions(Explanation):
+    """Signed values [source], or [target, source] for several targets.
+
+    Args:
+        values: [source] or [target, source]; copied.
+        axis: The axis of the sources, or their labels.
+        target: What the values speak for, in words ("positive", " Paris"); a sequence of them where values
+            has a target axis.
+        foil: What the target is contrasted with, if anything.
+        residual: What is missing between the sum of the values and the target's score, where the method is
+            meant to conserve it; one number, or one for each target.
+        unit: The unit of the axis.
+        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+    """
+
+    kind = "Attributions"
+    axis: TokenAxis
+    target: str | tuple[str, ...] | None
+    foil: str | None
+    residual: float | tuple[float, ...] | None
+    _values: Array
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        axis: TokenAxis | Sequence[str],
+        target: str | Sequence[str] | None = None,
+        foil: str | None = None,
+        residual: float | Sequence[float] | None = None,
+        unit: str = "token",
+        method: str = "given",
+        **common: Any,
+    ) -> None:
+        array = np.array(as_float32(values))
+        axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
+        if unit not in axis.units:
+            message = (
+                f"unit {unit!r} is not on the axis, which has {', '.join(repr(name) for name in axis.units)}."
+            )
+            raise ValueError(message)
+        if array.ndim not in (1, 2) or array.shape[-1] != len(axis.units[unit]):
+            message = (
+                f"values has shape {array.shape}; taken are [source] and [target, source] "
+                f"with {len(axis.units[unit])} sources, one for each {unit}."
+            )
+            raise ValueError(message)
+        require_finite(array, "values")
+        many = array.ndim > 1
+        if many and target is None:
+            target = [str(index) for index in range(len(array))]
+        targets = target if target is None or isinstance(target, str) else tuple(str(item) for item in target)
+        if (len(targets) != len(array)) if isinstance(targets, tuple) else many:
+            message = (
+                f"target {target!r} does not fit values of shape {array.shape}: one label for each target."
+            )
+            raise ValueError(message)
+        self._set_common(unit=unit, method=method, **common)
+        self._set(
+            axis=axis,
+            target=targets,
+            foil=foil,
+            residual=_numbers(residual),
+            _values=read_only(array),
+        )
+
+    def _derive(self, values: Any, step: str, **changes: Any) -> Attributions:
+        arguments: dict[str, Any] = {
+            "axis": self.axis,
+            "target": self.target,
+            "foil": self.foil,
+            "residual": self.residual,
+        }
+        return Attributions(values, **(arguments | self._common(step) | changes))
+
+    @property
+    def values(self) -> Array:
+        """[target?, source] (float32, read-only)."""
+        return self._values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return tuple(self._values.shape)
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("source",) or ("target", "source")."""
+        return ("target", "source")[-self._values.ndim :]
+
+    @property
+    def signed(self) -> bool:
+        """Whether any value is negative."""
+        return bool((self._values < 0).any())
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets' labels; one empty label where no target was named."""
+        return self.target if isinstance(self.target, tuple) else (self.target or "",)
+
+    @property
+    def source_unit(self) -> Unit:
+        """The elements of the axis."""
+        return self.axis.units[self.unit]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Display strings of the sources."""
+        return self.source_unit.labels
+
+    @property
+    def title(self) -> str:
+        """The method, its target and foil, and what was done to the numbers."""
+        about = self.target if isinstance(self.target, str) else ""
+        contrast = f" rather than {self.foil!r}" if self.foil else ""
+        named = f"{self.provenance.get('title') or self.method}{f' for {about!r}' if about else ''}{contrast}"
+        return ", ".join([named, *self.steps])
+
+    def select(self, target: int | str) -> Attributions:
+        """Return the attributions of one target, by its number or its label.
+
+        Raises:
+            IndexError: Where there is no such target; the message names them.
+        """
+        if isinstance(target, str):
+            if target not in self.targets:
+                names = ", ".join(repr(name) for name in self.targets)
+                message = f"target {target!r} is not there; there is {names}.{suggest(target, self.targets)}"
+                raise IndexError(message)
+            target = self.targets.index(target)
+        place = position(target, range(len(self.targets)), "target")
+        if self._values.ndim == 1:
+            return self
+        residual = self.residual[place] if isinstance(self.residual, tuple) else self.residual
+        return self._derive(self._values[place], "", target=self.targets[place], residual=residual)
+
+    def reduce(self, axis: Literal["target"], how: Reduction) -> Attributions:
+        """Return one row of attributions reduced over the targets.
+
+        Raises:
+            ValueError: Where there is no target axis, or the reduction is unknown.
+        """
+        if axis != "target" or self._values.ndim == 1:
+            message = f"there is no {axis!r} axis to reduce; the axes are {', '.join(self.axis_names)}."
+            raise ValueError(message)
+        name = reduction_name(how)
+        values = reduce_first(self._values, how)
+        return self._derive(values, f"{name} over targets", target=None, residual=None)
+
+    def mean(self, axis: Literal["target"] = "target") -> Attributions:
+        """Return the mean over targets."""
+        return self.reduce(axis, "mean")
+
+    def max(self, axis: Literal["target"] = "target") -> Attributions:
+        """Return the largest value over targets."""
+        return self.reduce(axis, "max")
+
+    def sum(self, axis: Literal["target"] = "target") -> Attributions:
+        """Return the sum over targets."""
+        return self.reduce(axis, "sum")
+
+    def available_units(self) -> tuple[str, ...]:
+        """Return the units that these attributions can be read in."""
+        return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
+
+    def to(self, unit: str | Unit) -> Attributions:
+        """Return the attributions in a coarser unit: the signed sum over its pieces, so that totals stay.
+
+        Raises:
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens.
+        """
+        if not isinstance(unit, str):
+            check_partition(unit, len(self.axis), "source")
+            if unit.name == self.unit:
+                message = f"unit {self.unit!r} is what this is read by; give the new Unit another name."
+                raise ValueError(message)
+            axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
+            return self._derive(self._values, "", axis=axis).to(unit.name)
+        if unit == self.unit:
+            return self
+        groups = regroup(self.source_unit, self.axis.units[unit]) if unit in self.axis.units else None
+        if groups is None:
+            offered = self.available_units()
+            near = suggest(unit, offered)
+            message = (
+                f"unit {unit!r} is not offered; these attributions can be read by {listed(offered)}.{near}"
+            )
+            raise ValueError(message)
+        return self._derive(sum_groups(self._values, groups), f"by {unit} (sum over pieces)", unit=unit)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a tidy table: target, source_index, source, value."""
+        rows = np.atleast_2d(self._values)
+        index = np.indices(rows.shape).reshape(2, -1)
+        return pandas().DataFrame(
+            {
+                "target": np.asarray(self.targets, dtype=object)[index[0]],
+                "source_index": index[1],
+                "source": np.asarray(self.labels, dtype=object)[index[1]],
+                "value": rows.reshape(-1),
+            }
+        )
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the array."""
+        residual = list(self.residual) if isinstance(self.residual, tuple) else self.residual
+        described = describe_common(self) | {
+            "axis": describe_axis(self.axis),
+            "target": list(self.target) if isinstance(self.target, tuple) else self.target,
+            "foil": self.foil,
+            "residual": residual,
+        }
+        return described, {"values": self._values}
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the attributions that `describe` described."""
+        names = ("target", "foil", "residual")
+        return cls(
+            arrays["values"],
+            axis=restore_axis(described["axis"]),
+            **{name: described[name] for name in names},
+            **restore_common(described),
+        )
+
+
+def _numbers(residual: Any) -> float | tuple[float, ...] | None:
+    if residual is None:
+        return None
+    numbers = np.asarray(residual, dtype=np.float64)
+    return float(numbers) if numbers.ndim == 0 else tuple(float(number) for number in numbers)

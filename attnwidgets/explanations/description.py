@@ -1,0 +1,79 @@
+"""Plain, JSON-able descriptions of what an explanation carries: what pickling and archives both write."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnwidgets.tracing.units import TokenAxis, Unit
+
+
+def plain(value: Any) -> Any:
+    """Return `value` in the types of JSON; functions by their name, anything else unknown by its repr."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (bytes, bytearray)):
+        return [plain(item) for item in value]
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return repr(value)
+
+
+def frozen(value: Any) -> Any:
+    """Return a JSON-able value with its lists as tuples and its objects as read-only mappings."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: frozen(item) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen(item) for item in value)
+    return value
+
+
+def describe_axis(axis: TokenAxis) -> dict[str, Any]:
+    """Return a JSON-able description of an axis with all of its units."""
+    units = {
+        name: {item.name: plain(getattr(unit, item.name)) for item in dataclasses.fields(unit)}
+        for name, unit in axis.units.items()
+    }
+    described = {
+        item.name: plain(getattr(axis, item.name))
+        for item in dataclasses.fields(axis)
+        if item.name != "units"
+    }
+    return described | {"units": units}
+
+
+def restore_axis(described: Mapping[str, Any]) -> TokenAxis:
+    """Return the axis that `describe_axis` described. Fields of a later version are left out."""
+    known = {item.name for item in dataclasses.fields(TokenAxis)}
+    arguments = {key: _tuples(value) for key, value in described.items() if key in known and key != "units"}
+    units = {name: _restore_unit(unit) for name, unit in described["units"].items()}
+    axis = TokenAxis(**arguments, units=units)
+    for name, unit in units.items():
+        _check_indices(name, unit, len(axis))
+    return axis
+
+
+def _restore_unit(described: Mapping[str, Any]) -> Unit:
+    known = {item.name for item in dataclasses.fields(Unit)}
+    return Unit(**{key: _tuples(value) for key, value in described.items() if key in known})
+
+
+def _check_indices(name: str, unit: Unit, n_tokens: int) -> None:
+    if len(unit.labels) != len(unit.spans) or len(unit.special) != len(unit.spans):
+        message = f"unit {name!r} has {len(unit.spans)} spans and {len(unit.labels)} labels"
+        raise ValueError(message)
+    if any(not 0 <= index < n_tokens for span in unit.spans for index in span):
+        message = f"unit {name!r} names tokens outside 0 to {n_tokens - 1}"
+        raise ValueError(message)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

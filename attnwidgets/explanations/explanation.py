@@ -1,0 +1,290 @@
+"""What every explanation is: labelled, immutable numbers with provenance, which know how to be shown."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import uuid
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+
+from attnwidgets.explanations.description import frozen, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from typing_extensions import Self
+
+    from attnwidgets.explanations.arrays import Array
+
+
+class Prediction(NamedTuple):
+    """One outcome the model considered: its display string, probability and id."""
+
+    label: str
+    probability: float
+    id: int
+
+
+class Predictions(NamedTuple):
+    """What the model predicted: a title ("next token", "class") and the outcomes, most probable first."""
+
+    title: str
+    items: tuple[Prediction, ...]
+
+    @staticmethod
+    def of(title: str, items: Iterable[Any]) -> Predictions:
+        """Return predictions from anything with label, probability and id."""
+        return Predictions(
+            title, tuple(Prediction(str(i.label), float(i.probability), int(i.id)) for i in items)
+        )
+
+
+class Explanation:
+    """Numbers about a trace, with labels and provenance. Frozen: every verb returns a new explanation.
+
+    Attributes:
+        method: Name of the method in the registry.
+        unit: Name of the unit that the axes are read in.
+        stream: "self", or "encoder", "decoder" or "cross".
+        provenance: How the numbers came about: method, options, model, text, paper, and `steps`, what was
+            done to them since, in words.
+        trace_id: The trace that the numbers belong to; views of one trace are linked.
+        warning: What a reader must know ("512 of 734 tokens"), or "".
+        predictions: What the model predicted, for the views.
+    """
+
+    kind: ClassVar[str] = "Explanation"
+    kinds: ClassVar[dict[str, type[Explanation]]] = {}
+
+    method: str
+    unit: str
+    stream: str
+    provenance: Mapping[str, Any]
+    trace_id: str
+    warning: str
+    predictions: Predictions
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" in vars(cls):
+            Explanation.kinds[cls.kind] = cls
+
+    def _set_common(
+        self,
+        *,
+        method: str,
+        unit: str,
+        stream: str = "self",
+        provenance: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+        warning: str = "",
+        predictions: Predictions | None = None,
+    ) -> None:
+        """Fill in what all explanations share."""
+        history = {"method": method, "options": {}, "steps": []} | plain(provenance or {})
+        self._set(
+            method=method,
+            unit=unit,
+            stream=stream,
+            provenance=frozen(history),
+            trace_id=trace_id or f"numbers-{uuid.uuid4().hex[:12]}",  # nobody's trace: linked to nothing else
+            warning=warning,
+            predictions=predictions or Predictions("", ()),
+        )
+
+    def _common(self, step: str = "") -> dict[str, Any]:
+        """Return the arguments of `_set_common` for an explanation derived from this one by `step`."""
+        history = plain(self.provenance)
+        if step:
+            history["steps"] = [*history["steps"], step]
+        return {
+            "method": self.method,
+            "unit": self.unit,
+            "stream": self.stream,
+            "provenance": history,
+            "trace_id": self.trace_id,
+            "warning": self.warning,
+            "predictions": self.predictions,
+        }
+
+    def _set(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = (
+            f"{self.kind} is immutable: {name!r} cannot be set; .to, .select, .mean ... return new ones."
+        )
+        raise AttributeError(message)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        message = f"{self.kind} is immutable: {name!r} cannot be deleted."
+        raise AttributeError(message)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Explanation], tuple[Any, ...]]:
+        return restore, self.describe()
+
+    # What a kind of explanation fills in.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes; nothing is computed for it."""
+        raise NotImplementedError
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """Names of the axes of `.values`."""
+        raise NotImplementedError
+
+    @property
+    def values(self) -> Array:
+        """The numbers (float32, read-only)."""
+        raise NotImplementedError
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the arrays that belong to it; what is lazy is computed."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the explanation that `describe` described."""
+        raise NotImplementedError
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a tidy table with one value a row."""
+        raise NotImplementedError
+
+    # What they share.
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What was done to the method's numbers, in words and in order."""
+        return tuple(self.provenance["steps"])
+
+    @property
+    def note(self) -> str:
+        """What was done to the method's numbers, as one line for a caption."""
+        return "; ".join(self.steps)
+
+    @property
+    def title(self) -> str:
+        """The method and what was done to its numbers: the heading of a picture."""
+        return ", ".join([str(self.provenance.get("title") or self.method), *self.steps])
+
+    def plot(self, **options: Any) -> Figure:
+        """Return a matplotlib figure; see `attnwidgets.export.figures.plot` for the options."""
+        from attnwidgets.export.figures import plot
+
+        return plot(self, **options)
+
+    def save(self, path: str | Path) -> Path:
+        """Write to `path`, to be opened with `aw.load`; see `attnwidgets.export.archive.save`."""
+        from attnwidgets.export.archive import save
+
+        return save(self, path)
+
+    def view(self, **options: Any) -> Any:
+        """Return the widget that shows this best."""
+        from attnwidgets.views import view_of
+
+        return view_of(self, **options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np
+
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {size}" for name, size in zip(self.axis_names, self.shape, strict=True))
+        parts = [f"{self.kind} {self.title} [{sizes}] by {self.unit}"]
+        if self.stream != "self":
+            parts.append(f"stream {self.stream}")
+        if self.provenance.get("model"):
+            parts.append(str(self.provenance["model"]))
+        if self.provenance.get("text"):
+            text = str(self.provenance["text"])
+            parts.append(repr(text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"))
+        if self.warning:
+            parts.append(self.warning)
+        return f"<{'; '.join(parts)}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Return the widget (where a kernel can show one), a PNG for viewers without widgets, and text."""
+        bundle: dict[str, Any] = {"text/plain": repr(self)}
+        shell = _ipython()
+        if shell is not None and not hasattr(shell, "kernel"):  # IPython in a terminal shows text
+            return bundle
+        bundle |= self._attempt("picture", self._png)
+        if shell is not None:
+            bundle |= self._attempt("widget", self._widget)
+        return bundle
+
+    def _attempt(self, what: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return make()
+        except Exception as error:  # noqa: BLE001 - a picture that fails must not hide the numbers
+            warnings.warn(f"{self.kind} is shown without its {what}: {error}", RuntimeWarning, stacklevel=3)
+            return {}
+
+    def _png(self) -> dict[str, Any]:
+        from attnwidgets.export.figures import png
+
+        return {"image/png": base64.b64encode(png(self)).decode("ascii")}
+
+    def _widget(self) -> dict[str, Any]:
+        found = self.view()._repr_mimebundle_()
+        data = found[0] if isinstance(found, tuple) else found or {}
+        return {mime: item for mime, item in data.items() if mime != "text/plain"}
+
+
+_TEXT_SHOWN = 60
+
+
+def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explanation:
+    """Return the explanation that `Explanation.describe` described (for pickle and archives)."""
+    kind = described["kind"]
+    if kind not in Explanation.kinds:
+        message = f"explanations of kind {kind!r} are unknown here; update attnwidgets."
+        raise ValueError(message)
+    return Explanation.kinds[kind].from_description(described, arrays)
+
+
+def describe_common(explanation: Explanation) -> dict[str, Any]:
+    """Return the JSON-able part that all kinds share."""
+    common = explanation._common()  # noqa: SLF001 - same module
+    common["predictions"] = [explanation.predictions.title, [list(p) for p in explanation.predictions.items]]
+    return {"kind": explanation.kind} | common
+
+
+def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that `describe_common` described."""
+    title, items = described["predictions"]
+    names = ("method", "unit", "stream", "provenance", "trace_id", "warning")
+    return {name: described[name] for name in names} | {
+        "predictions": Predictions(title, tuple(Prediction(*item) for item in items))
+    }
+
+
+def pandas() -> Any:
+    """Return pandas, or say what to install."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        message = "to_dataframe() needs pandas: pip install pandas; without it, use .values and the labels."
+        raise ImportError(message) from error
+    return pd
+
+
+def _ipython() -> Any:
+    """Return the running IPython shell, without importing IPython for it."""
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None

@@ -1,0 +1,227 @@
+"""Layers that are computed when first asked for: what a MixingMap is underneath."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.explanation import Explanation
+from attnwidgets.explanations.reductions import reduce_first
+from attnwidgets.explanations.selecting import listed, position, spoken_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from attnwidgets.tracing.units import TokenAxis, Unit
+
+_ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
+
+
+class Layered(Explanation):
+    """Layers [head?, query, key] by their original numbers, computed once, safe in threads.
+
+    Attributes:
+        query: The axis of the rows.
+        key: The axis of the columns.
+        layers: Original layer numbers.
+        heads: Original head numbers, or None where there is no head axis.
+    """
+
+    query: TokenAxis
+    key: TokenAxis
+    layers: tuple[int, ...]
+    heads: tuple[int, ...] | None
+
+    _lock: threading.RLock
+    _compute: Callable[[int], Any]
+    _cache: dict[int, Array]
+    _keep: bool
+    _facts: dict[str, bool]
+
+    def _setup(
+        self,
+        compute: Callable[[int], Any],
+        *,
+        query: TokenAxis,
+        key: TokenAxis | None,
+        layers: Sequence[int],
+        heads: Sequence[int] | None,
+        causal: bool | None,
+        stochastic: bool | None,
+        signed: bool | None,
+        keep: bool,
+        unit: str,
+        **common: Any,
+    ) -> None:
+        key = query if key is None else key
+        for side, axis in (("query", query), ("key", key)):
+            if unit not in axis.units:
+                message = f"unit {unit!r} is not on the {side} axis, which has {listed(axis.units)}."
+                raise ValueError(message)
+        if not layers:
+            message = "layers is empty: a map needs at least one layer."
+            raise ValueError(message)
+        facts = {"causal": causal, "stochastic": stochastic, "signed": signed}
+        self._set_common(unit=unit, **common)
+        self._set(
+            query=query,
+            key=key,
+            layers=tuple(int(number) for number in layers),
+            heads=None if heads is None else tuple(int(number) for number in heads),
+            _compute=compute,
+            _keep=keep,
+            _cache={},
+            _lock=threading.RLock(),
+            _facts={name: fact for name, fact in facts.items() if fact is not None},
+        )
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers in this map."""
+        return len(self.layers)
+
+    @property
+    def query_unit(self) -> Unit:
+        """The elements of the rows."""
+        return self.query.units[self.unit]
+
+    @property
+    def key_unit(self) -> Unit:
+        """The elements of the columns."""
+        return self.key.units[self.unit]
+
+    @property
+    def query_labels(self) -> tuple[str, ...]:
+        """Display strings of the rows."""
+        return self.query_unit.labels
+
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """Display strings of the columns."""
+        return self.key_unit.labels
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("layer", "head", "query", "key"), without "head" where there is no head axis."""
+        return ("layer", "query", "key") if self.heads is None else ("layer", "head", "query", "key")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes; no layer is computed for it."""
+        heads = () if self.heads is None else (len(self.heads),)
+        return (len(self.layers), *heads, len(self.query_unit), len(self.key_unit))
+
+    @property
+    def causal(self) -> bool:
+        """Whether no query sees a later key."""
+        if "causal" not in self._facts:
+            n_queries, n_keys = self.shape[-2:]
+            square = n_queries == n_keys and n_queries > 1
+            self._facts["causal"] = square and not any(
+                np.triu(self.layer(number), 1).any() for number in self.layers
+            )
+        return self._facts["causal"]
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether values are shares: not negative, and rows sum to one (looked up in the first layer)."""
+        if "stochastic" not in self._facts:
+            first = self.layer(self.layers[0])
+            off = np.abs(first.sum(axis=-1, dtype=np.float64) - 1.0)
+            self._facts["stochastic"] = bool(
+                first.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _ROWS_SUM_TO_ONE
+            )
+        return self._facts["stochastic"]
+
+    @property
+    def signed(self) -> bool:
+        """Whether values may be negative: colours then diverge from zero."""
+        if "signed" not in self._facts:
+            self._facts["signed"] = any(bool((self.layer(number) < 0).any()) for number in self.layers)
+        return self._facts["signed"]
+
+    def layer(self, layer: int) -> Array:
+        """Return one layer [head?, query, key] (float32, read-only), computed on first use. Safe in threads.
+
+        Raises:
+            IndexError: Where this map has no such layer; negative numbers count from the last one.
+        """
+        number = self.layers[position(layer, self.layers, "layer")]
+        found = self._cache.get(number)
+        if found is None:
+            with self._lock:
+                found = self._cache.get(number)
+                if found is None:
+                    found = self._checked(number, as_float32(self._compute(number)))
+                    if self._keep:
+                        self._cache[number] = found
+        return found
+
+    def _checked(self, number: int, array: Array) -> Array:
+        expected = self.shape[1:]
+        # Layers may have different numbers of heads (pruned models); the map then counts the largest.
+        fits = array.ndim == len(expected) and array.shape[-2:] == expected[-2:]
+        if not fits or (self.heads is not None and not 1 <= len(array) <= len(self.heads)):
+            message = (
+                f"layer {number} of {self.method!r} has shape {array.shape}, but the labels "
+                f"[{', '.join(self.axis_names[1:])}] ask for {expected}."
+            )
+            raise ValueError(message)
+        require_finite(array, f"layer {number} of {self.method!r}")
+        return read_only(array)
+
+    @property
+    def values(self) -> Array:
+        """All layers [layer, head?, query, key] (float32, read-only); what is lazy is computed.
+
+        Raises:
+            ValueError: Where layers have different numbers of heads; take them by `.layer(number)`.
+        """
+        found: Array | None = vars(self).get("_values")
+        if found is None:
+            stack = [self.layer(number) for number in self.layers]
+            if len({layer.shape for layer in stack}) > 1:
+                counts = ", ".join(str(len(layer)) for layer in stack)
+                message = f"layers have different numbers of heads ({counts}); take each with .layer(number)."
+                raise ValueError(message)
+            found = read_only(np.stack(stack))
+            with self._lock:  # the layers become views of the stack: one copy in memory
+                self._set(_values=found, _cache=dict(zip(self.layers, found, strict=True)))
+        return found
+
+    def matrix(
+        self, layer: int | None = None, head: int | Literal["mean", "max", "sum"] | None = None
+    ) -> Array:
+        """Return one matrix [query, key] (float32).
+
+        Args:
+            layer: Original layer number; may be left out where there is one layer.
+            head: Original head number or a reduction over heads; may be left out where there is one head.
+
+        Raises:
+            IndexError: Where the map has no such layer or head.
+            ValueError: Where there are several to choose from.
+        """
+        if layer is None:
+            if len(self.layers) > 1:
+                message = f"layer is needed: this map has layers {spoken_range(self.layers)}."
+                raise ValueError(message)
+            layer = self.layers[0]
+        found = self.layer(layer)
+        if self.heads is None:
+            if isinstance(head, int):
+                message = f"head {head} is out of range: this map has no head axis."
+                raise IndexError(message)
+            return found
+        if head is None and len(found) > 1:
+            heads = spoken_range(self.heads)
+            message = f"head is needed: this map has heads {heads}; a number, 'mean', 'max' or 'sum'."
+            raise ValueError(message)
+        if isinstance(head, str):
+            return as_float32(reduce_first(found, head))
+        place = 0 if head is None else position(head, self.heads[: len(found)], "head")
+        matrix: Array = found[place]
+        return matrix

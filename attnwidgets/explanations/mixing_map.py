@@ -1,0 +1,366 @@
+"""MixingMap: how much of every key is in every query, layer by layer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.aggregation import (
+    aggregate_map,
+    check_partition,
+    keeps_order,
+    regroup,
+    token_counts,
+)
+from attnwidgets.explanations.arrays import Array, as_float32, require_finite
+from attnwidgets.explanations.description import describe_axis, restore_axis
+from attnwidgets.explanations.explanation import describe_common, pandas, restore_common
+from attnwidgets.explanations.layered import Layered
+from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
+from attnwidgets.explanations.selecting import listed, pick, position, spoken_range
+from attnwidgets.tracing.units import TokenAxis, Unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from typing_extensions import Self
+
+Index = int | Iterable[int] | slice | None
+
+
+class MixingMap(Layered):
+    """Matrices [layer, head?, query, key]: rows are queries (being built), columns are keys (drawn from).
+
+    Args:
+        values: [layer, head, query, key], [layer, query, key], or one matrix [query, key]; copied.
+        query: The axis of the rows, or their labels.
+        key: The axis of the columns; the queries' by default.
+        layers: Original layer numbers; 0, 1, ... by default.
+        heads: Original head numbers; 0, 1, ... by default. Not taken where there is no head axis.
+        unit: The unit of both axes.
+        causal: Whether no query sees a later key; read from the numbers by default.
+        stochastic: Whether rows sum to one; read from the first layer by default.
+        signed: Whether values may be negative; read from the numbers by default (by `lazy`: no).
+        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+    """
+
+    kind = "MixingMap"
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        query: TokenAxis | Sequence[str],
+        key: TokenAxis | Sequence[str] | None = None,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        unit: str = "token",
+        causal: bool | None = None,
+        stochastic: bool | None = None,
+        signed: bool | None = None,
+        method: str = "given",
+        **common: Any,
+    ) -> None:
+        array = as_float32(values)
+        array = np.array(array[None] if array.ndim == len(("query", "key")) else array)
+        if array.ndim not in (3, 4):
+            message = (
+                f"values has shape {array.shape}; taken are [layer, head, query, key], [layer, query, key] "
+                "and [query, key]."
+            )
+            raise ValueError(message)
+        require_finite(array, "values")
+        numbers = tuple(range(len(array)) if layers is None else layers)
+        if len(numbers) != len(array):
+            message = f"layers names {len(numbers)} layers, values has {len(array)} (shape {array.shape})."
+            raise ValueError(message)
+        if heads is None and array.ndim == len(("layer", "head", "query", "key")):
+            heads = range(array.shape[1])
+        found = dict(zip(numbers, array, strict=True))
+        query = query if isinstance(query, TokenAxis) else TokenAxis.plain(query, name=unit)
+        if key is not None and not isinstance(key, TokenAxis):
+            key = TokenAxis.plain(key, name=unit)
+        self._setup(
+            found.__getitem__,
+            query=query,
+            key=key,
+            layers=numbers,
+            heads=heads,
+            causal=causal,
+            stochastic=stochastic,
+            signed=bool((array < 0).any()) if signed is None else signed,
+            keep=True,
+            unit=unit,
+            method=method,
+            **common,
+        )
+        for number in numbers:
+            self.layer(number)
+
+    @classmethod
+    def lazy(
+        cls,
+        layer_fn: Callable[[int], Any],
+        *,
+        query: TokenAxis,
+        key: TokenAxis | None = None,
+        layers: Sequence[int],
+        heads: Sequence[int] | None = None,
+        unit: str = "token",
+        causal: bool | None = None,
+        stochastic: bool | None = None,
+        signed: bool | None = False,
+        keep: bool = True,
+        method: str,
+        **common: Any,
+    ) -> Self:
+        """Return a map whose layers are computed when first asked for.
+
+        Args:
+            layer_fn: Takes an original layer number, returns [head, query, key] (or [query, key] where
+                `heads` is None) as numpy or torch. Called once per layer and never twice at a time.
+            query: The axis of the rows.
+            key: The axis of the columns; the queries' by default.
+            layers: Original layer numbers.
+            heads: Original head numbers, or None where there is no head axis.
+            unit: The unit of both axes.
+            causal: Whether no query sees a later key; None: read from the numbers when asked.
+            stochastic: Whether rows sum to one; None: read from the first layer when asked.
+            signed: Whether values may be negative; None: read from the numbers when asked.
+            keep: Whether computed layers are kept here; False where `layer_fn` keeps them itself.
+            method: Name of the method.
+            **common: stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        """
+        self = cls.__new__(cls)
+        self._setup(
+            layer_fn,
+            query=query,
+            key=key,
+            layers=layers,
+            heads=heads,
+            causal=causal,
+            stochastic=stochastic,
+            signed=signed,
+            keep=keep,
+            unit=unit,
+            method=method,
+            **common,
+        )
+        return self
+
+    def _derive(self, compute: Callable[[int], Any], step: str, **changes: Any) -> MixingMap:
+        arguments: dict[str, Any] = {
+            "query": self.query,
+            "key": self.key,
+            "layers": self.layers,
+            "heads": self.heads,
+            "causal": self._facts.get("causal"),
+            "stochastic": self._facts.get("stochastic"),
+            "signed": self._facts.get("signed"),
+        }
+        return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
+
+    # Verbs
+
+    def select(self, layer: Index = None, head: Index = None) -> MixingMap:
+        """Return a map of some layers and heads. Axes are kept: `.select(layer=3)` has one layer, number 3.
+
+        Args:
+            layer: An original layer number, several, or a slice; negative numbers count from the last.
+            head: The same for heads.
+
+        Raises:
+            IndexError: Where this map has no such layer or head.
+        """
+        layers = self.layers if layer is None else pick(layer, self.layers, "layer")
+        if head is None:
+            return self._derive(self.layer, "", layers=layers, keep=False)
+        if self.heads is None:
+            message = "head cannot be selected: this map has no head axis."
+            raise IndexError(message)
+        heads = pick(head, self.heads, "head")
+        all_heads = self.heads
+
+        def some_heads(number: int) -> Array:
+            found = self.layer(number)
+            return found[[position(item, all_heads[: len(found)], "head") for item in heads]]
+
+        return self._derive(some_heads, "", layers=layers, heads=heads, keep=False)
+
+    def reduce(self, axis: str, how: Reduction) -> MixingMap:
+        """Return the map reduced over heads or layers.
+
+        Over heads no head axis is left; over layers one layer is left, under the last one's number.
+
+        Args:
+            axis: "head" or "layer".
+            how: "mean", "max", "sum", or a function of [reduced, ..., query, key] (float64) that removes
+                the first axis.
+
+        Raises:
+            ValueError: Where the axis or the reduction is unknown, or there is no head axis.
+        """
+        name = reduction_name(how)
+        step = f"{name} over {axis}s"
+        stochastic = self._facts.get("stochastic") if how == "mean" else None
+        if axis == "head":
+            if self.heads is None:
+                message = "this map has no head axis to reduce."
+                raise ValueError(message)
+            return self._derive(
+                lambda number: self._same_matrix(reduce_first(self.layer(number), how), name),
+                step,
+                heads=None,
+                stochastic=stochastic,
+                signed=None if callable(how) else self._facts.get("signed"),
+            )
+        if axis != "layer":
+            message = f"axis {axis!r} is not 'head' or 'layer'.{suggest(str(axis), ('head', 'layer'))}"
+            raise ValueError(message)
+        return self._derive(
+            lambda _: reduce_first(self.values, how),
+            f"{step} {spoken_range(self.layers)}",
+            layers=self.layers[-1:],
+            stochastic=stochastic,
+            signed=None if callable(how) else self._facts.get("signed"),
+        )
+
+    def _same_matrix(self, array: Any, name: str) -> Any:
+        if np.shape(array) != self.shape[-2:]:
+            expected = self.shape[-2:]
+            message = (
+                f"the head reduction {name} returned shape {np.shape(array)}, not [query, key] {expected}."
+            )
+            raise ValueError(message)
+        return array
+
+    def mean(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
+        """Return the mean over heads or layers; rows that sum to one keep doing so."""
+        return self.reduce(axis, "mean")
+
+    def max(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
+        """Return the largest value over heads or layers."""
+        return self.reduce(axis, "max")
+
+    def sum(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
+        """Return the sum over heads or layers."""
+        return self.reduce(axis, "sum")
+
+    def available_units(self) -> tuple[str, ...]:
+        """Return the units that this map can be read in: its own, and those its elements nest in."""
+        return tuple(
+            name for name in self.query.units if name in self.key.units and self._groups(name) is not None
+        )
+
+    def _groups(self, name: str) -> tuple[Any, Any] | None:
+        query = regroup(self.query_unit, self.query.units[name])
+        key = regroup(self.key_unit, self.key.units[name])
+        return None if query is None or key is None else (query, key)
+
+    def to(self, unit: str | Unit | tuple[Unit, Unit]) -> MixingMap:
+        """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
+
+        Going through words to sentences gives what going from tokens to sentences gives.
+
+        Args:
+            unit: A unit's name (see `available_units`), a Unit for both axes, or one for each.
+
+        Raises:
+            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens.
+
+        Source: Clark et al. 2019, section 3.
+        """
+        if not isinstance(unit, str):
+            return self._with_units(unit)
+        if unit == self.unit:
+            return self
+        if unit not in self.query.units or unit not in self.key.units:
+            offered = self.available_units()
+            near = suggest(unit, offered)
+            message = f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
+            raise ValueError(message)
+        groups = self._groups(unit)
+        if groups is None:
+            message = (
+                f"a map by {self.unit} cannot be read by {unit}: one {self.unit} lies in several {unit}s. "
+                f"It can be read by {listed(self.available_units())}; start from the method's own map."
+            )
+            raise ValueError(message)
+        weights = token_counts(self.query_unit)
+        ordered = keeps_order(self.query.units[unit], self.key.units[unit])
+        return self._derive(
+            lambda number: aggregate_map(self.layer(number), groups[0], weights, groups[1]),
+            f"by {unit} (sum over key pieces, mean over query pieces)",
+            unit=unit,
+            causal=self._facts.get("causal") if ordered else None,
+        )
+
+    def _with_units(self, unit: Unit | tuple[Unit, Unit]) -> MixingMap:
+        query_unit, key_unit = unit if isinstance(unit, tuple) else (unit, unit)
+        if query_unit.name != key_unit.name:
+            message = f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
+            raise ValueError(message)
+        check_partition(query_unit, len(self.query), "query")
+        check_partition(key_unit, len(self.key), "key")
+        query = _extended(self.query, query_unit)
+        same = self.key is self.query and key_unit == query_unit
+        key = query if same else _extended(self.key, key_unit)
+        if query_unit.name == self.unit:
+            message = f"unit {self.unit!r} is what this map is read by; give the new Unit another name."
+            raise ValueError(message)
+        return self._derive(self.layer, "", query=query, key=key, keep=False).to(query_unit.name)
+
+    # Leaving
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a tidy table: layer, head (if any), query_index, query, key_index, key, value."""
+        labels = [np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels)]
+        tables = []
+        for number in self.layers:
+            values = self.layer(number)
+            index = np.indices(values.shape).reshape(values.ndim, -1)
+            columns: dict[str, Any] = {"layer": np.full(values.size, number)}
+            if self.heads is not None:
+                columns["head"] = np.asarray(self.heads)[index[0]]
+            columns |= {"query_index": index[-2], "query": labels[0][index[-2]]}
+            columns |= {"key_index": index[-1], "key": labels[1][index[-1]], "value": values.reshape(-1)}
+            tables.append(pandas().DataFrame(columns))
+        return pandas().concat(tables, ignore_index=True)
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and one array a layer; layers not yet computed are."""
+        described = describe_common(self) | {
+            "layers": list(self.layers),
+            "heads": None if self.heads is None else list(self.heads),
+            "query": describe_axis(self.query),
+            "key": None if self.key is self.query else describe_axis(self.key),
+            "causal": self.causal,
+            "stochastic": self.stochastic,
+            "signed": self.signed,
+        }
+        return described, {f"layer.{number}": self.layer(number) for number in self.layers}
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the map that `describe` described."""
+        names = ("layers", "heads", "causal", "stochastic", "signed")
+        self = cls.lazy(
+            lambda number: arrays[f"layer.{number}"],
+            query=restore_axis(described["query"]),
+            key=None if described["key"] is None else restore_axis(described["key"]),
+            **{name: described[name] for name in names},
+            **restore_common(described),
+        )
+        for number in self.layers:
+            self.layer(number)
+        return self
+
+
+def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
+    return dataclasses.replace(axis, units={**axis.units, unit.name: unit})

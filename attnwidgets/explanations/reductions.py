@@ -1,0 +1,37 @@
+"""Reductions over heads, layers or targets: mean, max, sum, or any function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+
+Reduction = Literal["mean", "max", "sum"] | Callable[[Any], Any]
+
+
+def reduce_first(array: Any, how: Reduction) -> Any:
+    """Return `array` reduced over its first axis, in float64."""
+    array = np.asarray(array, dtype=np.float64)
+    if callable(how):
+        return how(array)
+    if how not in ("mean", "max", "sum"):
+        reduction_name(how)
+    return getattr(array, how)(axis=0)
+
+
+def reduction_name(how: Reduction) -> str:
+    """Return what a reduction is called.
+
+    Raises:
+        ValueError: Where it is neither known nor a function.
+    """
+    if callable(how):
+        return str(getattr(how, "__name__", type(how).__name__))
+    if how not in ("mean", "max", "sum"):
+        near = suggest(str(how), ("mean", "max", "sum"))
+        message = f"reduction {how!r} is not 'mean', 'max', 'sum' or a function.{near}"
+        raise ValueError(message)
+    return str(how)

@@ -1,0 +1,227 @@
+"""Attention rollout: attention followed through the layers down to the input.
+
+Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers, section 3.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.tracelike import TraceLike, require_trace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.arrays import Array
+    from attnwidgets.explanations.reductions import Reduction
+
+PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
+
+_DEFAULT_WEIGHT = 0.5
+
+
+@method(
+    "rollout",
+    paper=PAPER,
+    needs="recorded attention, or any map of a stream that attends to itself",
+    returns="MixingMap [layer, query, key], cumulative to that layer",
+    cost="one matrix product a layer",
+)
+def rollout(
+    trace: TraceLike | MixingMap,
+    residual_weight: float = _DEFAULT_WEIGHT,
+    start_layer: int = 0,
+    *,
+    head_reduce: Reduction = "mean",
+    normalize: bool = True,
+    residual: Literal["mix", "add"] | None = "mix",
+    order: Literal["output_first", "input_first"] = "output_first",
+    stream: str | None = None,
+) -> MixingMap:
+    """Attention followed through the layers: what share of every input token is in a token of layer l.
+
+    With A_l the attention of layer l over heads, w = `residual_weight` and I the residual connection:
+
+        A'_l = (1 - w) A_l + w I, every row divided by its sum;   R_0 = A'_0;   R_l = A'_l R_{l-1}
+
+    For w = 0.5 this is the published (A + I) / rowsum, also where rows of A do not sum to one.
+    It is computed in float64 in the unit of the map it is given: for a trace, tokens. `.to("word")`
+    aggregates the result; `aw.rollout(aw.attention(trace).to("word"))` rolls out over words, which is another
+    number, and the result says so.
+
+    Args:
+        trace: A trace, or any map of a stream that attends to itself (norms, ALTI, value zeroing, ...).
+        residual_weight: Share of the residual connection, 0 to 1. Used by residual="mix".
+        start_layer: Number of the layer to start from; the layers before it are left out.
+        head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
+        normalize: Whether rows are divided by their sum. A row that sums to zero stays zero: nothing is
+            known of that token (with a residual this does not happen).
+        residual: "mix" as above; "add" for I + A without weights, as lectures write it; None for no
+            residual, for maps that hold it already (ALTI, value zeroing).
+        order: "output_first" is published, R_l = A'_l R_{l-1}; "input_first" is the product
+            A'_0 A'_1 ... A'_l that some lectures write. The order changes the numbers much more than the residual's form does.
+        stream: Which stream of an encoder-decoder trace; "cross" is refused.
+
+    Returns:
+        A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
+        where `normalize` is on.
+
+    Raises:
+        ValueError: For a map from one sequence to another, a signed map that should be normalised, an
+            option out of its range, or a stream given with a map.
+        IndexError: Where there is no such layer.
+    """
+    _check_options(residual_weight, residual, order)
+    if isinstance(trace, MixingMap):
+        if stream is not None and stream != trace.stream:
+            message = (
+                f"stream {stream!r} is asked of a map of stream {trace.stream!r}; give the trace instead."
+            )
+            raise ValueError(message)
+        source = trace
+    else:
+        require_trace(trace, "rollout")
+        source = attention(trace, stream=stream)
+    _check_source(source, normalize=normalize)
+    layers = _layers_from(source.layers, start_layer)
+    per_layer = source if source.heads is None else source.reduce("head", head_reduce)
+
+    def step(number: int) -> NDArray[np.float64]:
+        matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
+        return _with_residual(matrix, residual, residual_weight, normalize=normalize)
+
+    options = {
+        "residual": residual,
+        "residual_weight": residual_weight if residual == "mix" else None,
+        "start_layer": layers[0],
+        "head_reduce": None if source.heads is None else head_reduce,
+        "normalize": normalize,
+        "order": order,
+        "level": source.unit,
+        "of": source.method,
+    }
+    own_unit = next(iter(source.query.units))
+    steps = [] if source.unit == own_unit else [f"rolled out at {source.unit} level"]
+    convex = residual != "add" and (source.heads is None or head_reduce == "mean")
+    return MixingMap.lazy(
+        _Cumulative(step, layers, order),
+        query=source.query,
+        key=source.key,
+        layers=layers,
+        unit=source.unit,
+        # Products of lower triangular matrices are lower triangular, in either order.
+        causal=source.causal if source.heads is None or not callable(head_reduce) else None,
+        # Zero rows are the exception that only the numbers show, so a normalised map reads its own.
+        stochastic=None if normalize or convex else False,
+        signed=None if callable(head_reduce) and source.heads is not None else source.signed,
+        keep=False,
+        method="rollout",
+        stream=source.stream,
+        trace_id=source.trace_id,
+        warning=source.warning,
+        predictions=source.predictions,
+        provenance={
+            **{
+                name: source.provenance[name]
+                for name in ("model", "text", "stream")
+                if name in source.provenance
+            },
+            "method": "rollout",
+            "title": "rollout" if source.method == "attention" else f"rollout of {source.method}",
+            "options": options,
+            "paper": PAPER,
+            "source": source.provenance,
+            "steps": steps,
+        },
+    )
+
+
+class _Cumulative:
+    """Products of the layers so far. Keeps float32 results of every layer passed and one float64 frontier."""
+
+    def __init__(self, step: Any, layers: tuple[int, ...], order: str) -> None:
+        self._step = step
+        self._layers = layers
+        self._output_first = order == "output_first"
+        self._done: dict[int, Array] = {}
+        self._frontier: NDArray[np.float64] | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, layer: int) -> Array:
+        with self._lock:
+            while layer not in self._done:
+                number = self._layers[len(self._done)]
+                matrix = self._step(number)
+                if self._frontier is not None:
+                    before = self._frontier
+                    matrix = matrix @ before if self._output_first else before @ matrix
+                self._frontier = matrix
+                self._done[number] = matrix.astype(np.float32)
+            return self._done[layer]
+
+
+def _with_residual(
+    matrix: NDArray[np.float64], residual: str | None, weight: float, *, normalize: bool
+) -> NDArray[np.float64]:
+    """Return A' of one layer [query, key]."""
+    identity = np.eye(len(matrix))
+    if residual == "mix":
+        matrix = (1.0 - weight) * matrix + weight * identity
+    elif residual == "add":
+        matrix = matrix + identity
+    if normalize:
+        totals = matrix.sum(axis=-1, keepdims=True)
+        matrix = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals != 0)
+    return matrix
+
+
+def _check_options(residual_weight: float, residual: str | None, order: str) -> None:
+    if not 0.0 <= residual_weight <= 1.0:
+        message = f"residual_weight is a share from 0 to 1, not {residual_weight}."
+        raise ValueError(message)
+    choices: tuple[tuple[str, str | None, tuple[str | None, ...]], ...] = (
+        ("residual", residual, ("mix", "add", None)),
+        ("order", order, ("output_first", "input_first")),
+    )
+    for name, value, taken in choices:
+        if value not in taken:
+            near = suggest(str(value), [choice for choice in taken if choice])
+            message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
+            raise ValueError(message)
+    if residual != "mix" and residual_weight != _DEFAULT_WEIGHT:
+        message = (
+            f"residual_weight={residual_weight} has no place in residual={residual!r}; leave one of them out."
+        )
+        raise ValueError(message)
+
+
+def _check_source(source: MixingMap, *, normalize: bool) -> None:
+    n_queries, n_keys = source.shape[-2:]
+    if source.stream == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
+        message = (
+            "rollout follows a stream that attends to itself; this map "
+            f"(stream {source.stream!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
+            'another. Use stream="encoder" or stream="decoder".'
+        )
+        raise ValueError(message)
+    if source.signed and normalize:
+        message = "rollout cannot divide rows of a signed map by their sums; pass normalize=False."
+        raise ValueError(message)
+
+
+def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:
+    if list(layers) != list(range(layers[0], layers[0] + len(layers))):
+        message = f"rollout needs consecutive layers, not {', '.join(map(str, layers))}."
+        raise ValueError(message)
+    first = layers[-1] + 1 + start_layer if start_layer < 0 else start_layer
+    if not 0 <= first <= layers[-1]:
+        message = f"start_layer {start_layer} is out of range: there are layers {layers[0]} to {layers[-1]}."
+        raise IndexError(message)
+    return tuple(number for number in layers if number >= first)

@@ -1,0 +1,66 @@
+"""Layers and heads by their original numbers, with errors that name the range."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+
+def position(number: int, numbers: Sequence[int], what: str) -> int:
+    """Return where `number` stands in `numbers`; a negative one counts from the end.
+
+    Raises:
+        IndexError: Where it is not there; the message names the range.
+        TypeError: Where it is not an integer.
+    """
+    if isinstance(number, bool):
+        message = f"{what} takes an integer, not {number}."
+        raise TypeError(message)
+    try:
+        wanted = operator.index(number)
+    except TypeError as error:
+        message = f"{what} takes an integer, not {number!r}."
+        raise TypeError(message) from error
+    if wanted in numbers:
+        return numbers.index(wanted)
+    if -len(numbers) <= wanted < 0:
+        return len(numbers) + wanted
+    message = f"{what} {wanted} is out of range: there {spoken(numbers, what)}."
+    raise IndexError(message)
+
+
+def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:
+    """Return the numbers chosen by one number, several, or a slice of positions.
+
+    Raises:
+        IndexError: Where one is not there, or none is left.
+    """
+    if isinstance(index, slice):
+        chosen = tuple(numbers[index])
+    elif isinstance(index, Iterable):
+        chosen = tuple(dict.fromkeys(numbers[position(item, numbers, what)] for item in index))
+    else:
+        chosen = (numbers[position(index, numbers, what)],)
+    if not chosen:
+        message = f"{what} selects nothing: there {spoken(numbers, what)}."
+        raise IndexError(message)
+    return chosen
+
+
+def spoken(numbers: Sequence[int], what: str) -> str:
+    """Return "are layers 0 to 5" or the like, naming gaps one by one."""
+    if len(numbers) == 1:
+        return f"is only {what} {numbers[0]}"
+    if list(numbers) == list(range(numbers[0], numbers[0] + len(numbers))):
+        return f"are {what}s {numbers[0]} to {numbers[-1]}"
+    return f"are {what}s {', '.join(str(number) for number in numbers)}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in quotes, with commas."""
+    return ", ".join(repr(name) for name in names)
+
+
+def spoken_range(numbers: Sequence[int]) -> str:
+    """Return "0 to 5", or the one number there is."""
+    return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])

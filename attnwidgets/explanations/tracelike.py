@@ -1,0 +1,127 @@
+"""What an explanation reads of a trace, and what it carries on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.explanation import Predictions
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.units import TokenAxis
+
+
+class TraceLike(Protocol):
+    """What methods of recorded attention read of `aw.trace()` and `aw.from_attentions()`."""
+
+    @property
+    def id(self) -> str:
+        """Unique per trace; links the views."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The input."""
+        ...
+
+    @property
+    def model_id(self) -> str:
+        """The model's name, or ""."""
+        ...
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know, or ""."""
+        ...
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """("self",) or ("encoder", "decoder", "cross")."""
+        ...
+
+    @property
+    def default_stream(self) -> str:
+        """The stream that is meant where none is named."""
+        ...
+
+    @property
+    def predictions_title(self) -> str:
+        """What `predictions` are about, or ""."""
+        ...
+
+    def predictions(self, k: int = 10) -> Sequence[Any]:
+        """Return the most probable outcomes (label, probability, id)."""
+        ...
+
+    def n_layers(self, stream: str) -> int:
+        """Return the number of layers."""
+        ...
+
+    def n_heads(self, stream: str) -> Any:
+        """Return the number of heads; a sequence of them where layers differ."""
+        ...
+
+    def axes(self, stream: str) -> tuple[TokenAxis, TokenAxis]:
+        """Return the axes of queries and keys."""
+        ...
+
+    def attention_layer(self, layer: int, stream: str) -> Any:
+        """Return float32 attention [head, query, key]; never runs the model."""
+        ...
+
+    def is_causal(self, stream: str) -> bool:
+        """Return whether no query sees a later key."""
+        ...
+
+
+def require_trace(trace: Any, function: str) -> None:
+    """Raise TypeError where `trace` is not a trace, saying what to do with what it is."""
+    if hasattr(trace, "attention_layer"):
+        return
+    if isinstance(trace, Iterable) and not isinstance(trace, (str, Mapping)):
+        hint = f"a list of texts gives a list of traces: [aw.{function}(t) for t in traces]"
+    else:
+        hint = "make one with aw.trace(model, tokenizer, text) or aw.from_attentions(attentions, tokens)"
+    message = f"trace is a {type(trace).__name__}, not a trace; {hint}."
+    raise TypeError(message)
+
+
+def resolve_stream(trace: TraceLike, stream: str | None) -> str:
+    """Return the stream that is meant.
+
+    Raises:
+        ValueError: Where the trace has no such stream; the message lists them.
+    """
+    if stream is None:
+        return trace.default_stream
+    if stream not in trace.streams:
+        names = ", ".join(repr(name) for name in trace.streams)
+        message = (
+            f"stream {stream!r} is not in this trace, which has {names}.{suggest(str(stream), trace.streams)}"
+        )
+        raise ValueError(message)
+    return stream
+
+
+def carried(
+    trace: TraceLike, stream: str, method: str, *, paper: str, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what an explanation keeps of its trace: the common arguments of the result types."""
+    title = trace.predictions_title
+    return {
+        "method": method,
+        "stream": stream,
+        "trace_id": trace.id,
+        "warning": trace.warning,
+        "predictions": Predictions.of(title, trace.predictions()) if title else None,
+        "provenance": {
+            "method": method,
+            "options": dict(options or {}),
+            "model": trace.model_id,
+            "text": trace.text,
+            "stream": stream,
+            "paper": paper,
+            "steps": [],
+        },
+    }

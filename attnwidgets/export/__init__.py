@@ -1,0 +1,1 @@
+"""Explanations and views leaving the notebook: archives, figures, standalone pages."""

@@ -1,0 +1,423 @@
+"""Matplotlib figures of explanations: heatmap, grid of heads, strip of tokens; and the PNG fallback.
+
+Figures do not go through pyplot: nothing is registered, nothing is shown twice, no backend is chosen.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from matplotlib import colormaps, font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PatchCollection
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from PIL import Image
+
+from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.export.labels import cells, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.text import Text
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.explanation import Explanation
+
+_MAX_LABELS = 80  # more rows than this get numbers instead of words
+_THUMBNAIL = 48
+_SRGB_KNEE = 0.04045  # below it sRGB is linear
+_EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
+_FEW = 4  # so many thumbnails a row may be large
+_PNG_BUDGET = 2**23  # values that the fallback may read (or compute) to draw its grid
+_FONTS = (
+    "DejaVu Sans",
+    "Noto Sans",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+)
+_MONO = ("DejaVu Sans Mono", "Noto Sans Mono CJK JP", *_FONTS[1:])
+
+
+class PlainFigure(Figure):
+    """A figure that shows itself in notebooks, whatever backend is or is not active."""
+
+    def _repr_png_(self) -> bytes:
+        return _rendered(self, dpi=110)
+
+    def savefig(self, fname: str | Path | Any, **options: Any) -> None:
+        """Save as matplotlib does, without a warning for every character that no font here has."""
+        with _Quiet():
+            super().savefig(fname, **options)
+
+
+def plot(
+    explanation: Explanation,
+    *,
+    layer: int | None = None,
+    head: int | Literal["mean", "max", "sum"] | None = None,
+    query: int | None = None,
+    target: int | str | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+    cmap: str | Colormap | None = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+) -> Figure:
+    """Return a figure of an explanation.
+
+    A map becomes a heatmap where `layer` and `head` leave one matrix, else a grid of all that are left;
+    with `query` one row of it becomes a strip of tokens. Attributions become a strip for every target.
+
+    Args:
+        explanation: A MixingMap or Attributions.
+        layer: Original layer number. Without a head axis the last layer is the default.
+        head: Original head number, or a reduction over heads.
+        query: Row of the matrix to show as a strip.
+        target: Number or label of one target of attributions.
+        ax: Axes to draw a heatmap or strip into, instead of a new figure.
+        title: Heading; by default the method and what was done to its numbers.
+        cmap: Colour map; viridis, and for signed values a diverging one centred on zero.
+        vmin: Value of the first colour; zero, and for signed values -vmax.
+        vmax: Value of the last colour; by default the largest.
+
+    Raises:
+        IndexError: Where there is no such layer, head, query or target.
+        TypeError: Where an explanation has no picture.
+    """
+    style: dict[str, Any] = {"cmap": cmap, "vmin": vmin, "vmax": vmax, "ax": ax}
+    if isinstance(explanation, Attributions):
+        chosen = explanation if target is None else explanation.select(target)
+        return strip(
+            np.atleast_2d(chosen.values),
+            chosen.labels,
+            names=chosen.targets,
+            title=title or chosen.title,
+            **style,
+        )
+    if not isinstance(explanation, MixingMap):
+        message = f"there is no figure for {type(explanation).__name__}."
+        raise TypeError(message)
+    if layer is None and (explanation.heads is None or len(explanation.layers) == 1):
+        layer = explanation.layers[-1]
+    if head is None and explanation.heads is not None and len(explanation.heads) == 1:
+        head = explanation.heads[0]
+    if layer is None or (head is None and explanation.heads is not None):
+        if isinstance(head, str):
+            return head_grid(explanation.reduce("head", head), title=title, cmap=cmap)
+        return head_grid(explanation.select(layer=layer, head=head), title=title, cmap=cmap)
+    matrix = explanation.matrix(layer, head)
+    place = _place(explanation, layer, head)
+    named = f"{explanation.title}, {place}" if title is None else title
+    if query is not None:
+        labels = explanation.query_labels
+        if not -len(labels) <= query < len(labels):
+            message = f"query {query} is out of range: there are queries 0 to {len(labels) - 1}."
+            raise IndexError(message)
+        return strip(matrix[[query]], explanation.key_labels, names=(labels[query],), title=named, **style)
+    return heatmap(
+        matrix,
+        explanation.query_labels,
+        explanation.key_labels,
+        title=named,
+        signed=explanation.signed,
+        value_name="share of the row" if explanation.stochastic else explanation.method,
+        **style,
+    )
+
+
+def heatmap(
+    matrix: NDArray[np.floating],
+    query_labels: Sequence[str],
+    key_labels: Sequence[str],
+    *,
+    title: str = "",
+    signed: bool = False,
+    value_name: str = "",
+    cmap: str | Colormap | None = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour scale beside it."""
+    rows, columns = matrix.shape
+    figure = _figure_of(ax, _side(columns) + 1.6, _side(rows) + 1.2)
+    axes = figure.add_subplot() if ax is None else ax
+    colours, norm = _scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax)
+    image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    _label(axes.set_xticks, key_labels, rotation=90)
+    _label(axes.set_yticks, query_labels)
+    axes.tick_params(length=0, labelsize=_font_size(max(rows, columns)))
+    axes.set_xlabel("key (from)", fontsize=8)
+    axes.set_ylabel("query (to)", fontsize=8)
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.5)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.03)
+    bar.outline.set_linewidth(0.5)
+    bar.ax.tick_params(labelsize=7, length=2)
+    _put(bar.ax.set_ylabel, value_name, fontsize=8)
+    _heading(axes, title)
+    return figure
+
+
+def head_grid(
+    explanation: MixingMap, *, title: str | None = None, cmap: str | Colormap | None = None
+) -> Figure:
+    """Return a grid of thumbnails, a row for every layer and a column for every head.
+
+    Thumbnails are max-pooled and each is scaled to its own largest value, so that patterns show.
+    """
+    pooled = [_thumbnails(explanation.layer(number)) for number in explanation.layers]
+    wide, high = max(len(layer) for layer in pooled), len(pooled)
+    rows, columns = pooled[0].shape[-2:]
+    gap = max(1, round(0.08 * max(rows, columns)))
+    atlas = np.full((high * (rows + gap) - gap, wide * (columns + gap) - gap), np.nan)
+    for y, layer in enumerate(pooled):
+        for x, thumbnail in enumerate(layer):
+            top, left = y * (rows + gap), x * (columns + gap)
+            largest = np.abs(thumbnail).max() or 1.0
+            atlas[top : top + rows, left : left + columns] = thumbnail / largest
+    inches = 0.62 if wide > _FEW else 1.1
+    figure = _figure_of(None, wide * inches + 0.9, high * inches * rows / columns + 0.9)
+    axes = figure.add_subplot()
+    colours, norm = _scale(atlas, signed=explanation.signed, cmap=cmap, vmin=None, vmax=1.0)
+    axes.imshow(atlas, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    if explanation.heads is None:
+        axes.set_xticks([])
+    else:
+        axes.set_xticks(
+            np.arange(wide) * (columns + gap) + columns / 2 - 0.5, [str(n) for n in explanation.heads[:wide]]
+        )
+        axes.set_xlabel("head", fontsize=8)
+    axes.set_yticks(np.arange(high) * (rows + gap) + rows / 2 - 0.5, [str(n) for n in explanation.layers])
+    axes.set_ylabel("layer", fontsize=8)
+    axes.tick_params(length=0, labelsize=7)
+    axes.set_frame_on(False)
+    _put(
+        axes.text,
+        0,
+        -0.01,
+        "each scaled to its largest value",
+        transform=axes.transAxes,
+        va="top",
+        fontsize=7,
+        color="0.35",
+    )
+    _heading(axes, explanation.title if title is None else title)
+    return figure
+
+
+def strip(
+    values: NDArray[np.floating],
+    labels: Sequence[str],
+    *,
+    names: Sequence[str] = ("",),
+    title: str = "",
+    cmap: str | Colormap | None = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Return text highlighted by values [row, token], one paragraph a row; signed values diverge."""
+    columns = 84
+    size, line = 9.0, 1.75
+    colours, norm = _scale(
+        values, signed=bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, text=True
+    )
+    shown = [printable(label) or "·" for label in labels]
+    boxes: list[FancyBboxPatch] = []
+    fills: list[Any] = []
+    texts: list[tuple[float, float, str, Any]] = []
+    y = 0.0
+    for name, row in zip(names, values, strict=True):
+        if name:
+            texts.append((0.0, y, f"{printable(name, 60)}:", "0.35"))
+            y += line
+        x = 0.0
+        for label, value in zip(shown, row, strict=True):
+            width = cells(label) + 0.8
+            if x and x + width > columns:
+                x, y = 0.0, y + line
+            colour = colours(norm(value))
+            boxes.append(
+                FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
+            )
+            fills.append(colour)
+            texts.append((x + (width - 0.25) / 2, y, label, _ink(colour)))
+            x += width
+        y += line * 1.25
+    cell = size * 0.602 / 72  # width of a column of the monospaced font, in inches
+    figure = _figure_of(ax, columns * cell + 1.3, max(y, 2.5) * cell * 1.7 + 0.7)
+    axes = figure.add_subplot() if ax is None else ax
+    axes.add_collection(PatchCollection(boxes, facecolors=fills, linewidths=0))
+    for left, top, text, ink in texts:
+        place = {"ha": "left"} if text.endswith(":") and left == 0.0 else {"ha": "center"}
+        _put(
+            axes.text,
+            left,
+            top,
+            text,
+            color=ink,
+            va="center",
+            fontsize=size,
+            family=_families(_MONO),
+            **place,
+        )
+    axes.set_xlim(-0.5, columns + 0.5)
+    axes.set_ylim(max(y, 2.5) - line * 0.5, -line * 0.6)
+    axes.set_axis_off()
+    bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, shrink=0.9, pad=0.01, fraction=0.03)
+    bar.outline.set_linewidth(0.5)
+    bar.ax.tick_params(labelsize=7, length=2)
+    _heading(axes, title)
+    return figure
+
+
+def png(explanation: Explanation, *, dpi: int = 80) -> bytes:
+    """Return the static picture that stands in for a widget on GitHub and nbviewer: a small palette PNG.
+
+    A map of many heads is drawn as its grid while that is cheap, else as the last layer's mean over heads.
+    """
+    options: dict[str, Any] = {}
+    large = isinstance(explanation, MixingMap) and int(np.prod(explanation.shape)) > _PNG_BUDGET
+    if large and isinstance(explanation, MixingMap):
+        options = {"layer": explanation.layers[-1], "head": None if explanation.heads is None else "mean"}
+    rendered = Image.open(io.BytesIO(_rendered(plot(explanation, **options), dpi=dpi))).convert("RGB")
+    target = io.BytesIO()
+    rendered.quantize(128, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
+    return target.getvalue()
+
+
+def _rendered(figure: Figure, dpi: int) -> bytes:
+    target = io.BytesIO()
+    with _Quiet():
+        figure.savefig(target, format="png", dpi=dpi, facecolor="white")
+    return target.getvalue()
+
+
+class _Quiet(warnings.catch_warnings):
+    """Characters that no installed font has become boxes; matplotlib would warn about each of them."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+
+
+def _figure_of(ax: Axes | None, width: float, height: float) -> Figure:
+    if ax is not None:
+        figure = ax.get_figure(root=True)
+        if figure is None:
+            message = "ax belongs to no figure."
+            raise ValueError(message)
+        return figure
+    figure = PlainFigure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _side(n: int) -> float:
+    return float(np.clip(0.21 * n, 1.8, 8.0))
+
+
+def _font_size(n: int) -> float:
+    return float(np.clip(8.0 * 38 / max(n, 38), 4.0, 8.0))
+
+
+def _scale(
+    values: NDArray[np.floating],
+    *,
+    signed: bool,
+    cmap: str | Colormap | None,
+    vmin: float | None,
+    vmax: float | None,
+    text: bool = False,
+) -> tuple[Colormap, Normalize]:
+    """Return colours and their range: from zero for shares, centred on zero for signed values."""
+    finite = values[np.isfinite(values)]
+    largest = float(np.abs(finite).max()) if finite.size else 0.0
+    top = vmax if vmax is not None else largest or 1.0
+    bottom = vmin if vmin is not None else (-top if signed else 0.0)
+    if cmap is None:
+        cmap = "RdBu_r" if signed else "viridis"
+        if text and not signed:  # text wants a light end: white for nothing
+            return LinearSegmentedColormap.from_list(
+                "aw-text", ["#ffffff", "#c7dcf0", "#5b9fd0", "#0b4a8f"]
+            ), Normalize(bottom, top)
+    colours = colormaps[cmap] if isinstance(cmap, str) else cmap
+    return colours, Normalize(bottom, top)
+
+
+def _ink(colour: Any) -> str:
+    """Return black or white, whichever is read better on `colour` (relative luminance, WCAG 2)."""
+    channels = np.asarray(colour[:3], dtype=float)
+    linear = np.where(channels <= _SRGB_KNEE, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return "black" if float(linear @ [0.2126, 0.7152, 0.0722]) > _EQUAL_CONTRAST else "white"
+
+
+def _thumbnails(layer: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return [head, <=side, <=side]: the value of largest size in every block, so that no peak is lost."""
+    array = layer if layer.ndim == len(("head", "query", "key")) else layer[None]
+    for axis in (-2, -1):
+        n = array.shape[axis]
+        if n > _THUMBNAIL:
+            starts = np.arange(_THUMBNAIL) * n // _THUMBNAIL
+            high = np.maximum.reduceat(array, starts, axis=axis)
+            low = np.minimum.reduceat(array, starts, axis=axis)
+            array = np.where(np.abs(low) > np.abs(high), low, high)
+    return array
+
+
+def _label(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
+    """Put labels on an axis; many of them become numbers at round places."""
+    if len(labels) <= _MAX_LABELS:
+        texts = [printable(label) for label in labels]
+        set_ticks(range(len(labels)), texts, parse_math=False, family=_families(_FONTS), **options)
+    else:
+        places = range(0, len(labels), max(1, round(len(labels) / 160) * 10))
+        set_ticks(places, [str(place) for place in places])
+
+
+def _put(write: Any, *arguments: Any, **options: Any) -> Text:
+    """Write text that is shown as it is: a dollar sign starts no formula."""
+    written: Text = write(*arguments, **options)
+    written.set_parse_math(False)
+    return written
+
+
+def _heading(axes: Axes, title: str) -> None:
+    _put(axes.set_title, printable(title, 110), fontsize=9, loc="left", family=_families(_FONTS), wrap=True)
+
+
+def _families(wanted: Sequence[str]) -> list[str]:
+    """Return the fonts of `wanted` that are installed; matplotlib logs a line for every one that is not."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return [name for name in wanted if name in installed] or ["sans-serif"]
+
+
+def _place(explanation: MixingMap, layer: int, head: int | str | None) -> str:
+    where = (
+        [f"layer {layer}"]
+        if len(explanation.layers) > 1 or layer != explanation.layers[0] or explanation.heads
+        else []
+    )
+    if isinstance(head, str):
+        where.append(f"{head} over heads")
+    elif head is not None:
+        where.append(f"head {head}")
+    return ", ".join(where) or f"layer {layer}"
