@@ -245,8 +245,8 @@ Bytes of a notebook saved with its widgets, one view:
 |---:|---:|---:|---:|
 {lines}
 
-{size(runtime)} of ours are the bundle, once a notebook. A further view of the same maps adds {size(further)}; with
-bertviz, as much as the first."""
+{size(runtime)} of ours are the bundle, once a notebook. A further view of the same maps adds
+{size(further)}; with bertviz, as much as the first."""
 
 
 def main() -> None:
