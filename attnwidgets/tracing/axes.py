@@ -52,8 +52,7 @@ class Text:
             (starts[s] + b, starts[s] + e) if e > b else (0, 0)
             for (b, e), s in zip(self.spans, self.segment, strict=True)
         ]
-        # A token's leading blanks are no part of a word.
-        trimmed = [(e - len(whole[b:e].lstrip()), e) if whole[b:e].strip() else (b, b) for b, e in spans]
+        trimmed = [_trim(whole, begin, end) for begin, end in spans]
         arguments = (trimmed, self.special, self.tokens)
         units = {
             "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
@@ -61,6 +60,19 @@ class Text:
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
         }
         return TokenAxis(self.tokens, units, self.segment, self.boundary, "\n".join(t for t in self.texts if t))
+
+
+def _trim(text: str, begin: int, end: int) -> tuple[int, int]:
+    """Return a token's span without leading blanks, which are no part of a word.
+
+    A token that is one space only ("␣" before a digit, or before a character of many bytes) goes with the character
+    after it; longer blanks and line ends stand alone.
+    """
+    if text[begin:end].strip():
+        return end - len(text[begin:end].lstrip()), end
+    if text[begin:end] == " " and text[end : end + 1].strip():
+        return end, end + 1
+    return begin, begin
 
 
 def numbered(n: int, note: str = "") -> TokenAxis:

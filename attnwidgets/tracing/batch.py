@@ -98,7 +98,8 @@ def _calls_by_stream(model: nn.Module, calls: Sequence[Call]) -> dict[str, list[
     names = dict(zip(stacks, tower_names(stacks), strict=True))
     for call in calls:
         streams.setdefault(names[_stack(call.name)], []).append(call)
-    return streams
+    # Text first, in whatever order the towers run.
+    return dict(sorted(streams.items(), key=lambda item: item[0] != "text"))
 
 
 def _encoder_of(model: Any) -> nn.Module | None:  # noqa: ANN401 - any transformers model

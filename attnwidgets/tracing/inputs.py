@@ -230,6 +230,8 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:  # noqa
         ValueError: If there are no ids, or they are no integers in this shape.
     """
     table = torch.as_tensor(ids)
+    if not table.numel():
+        raise ValueError("input_ids are empty: give at least one token")
     if table.dim() not in (1, 2) or table.is_floating_point() or table.dtype == torch.bool:
         raise ValueError(f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}")
     single = table.dim() == 1

@@ -34,7 +34,7 @@ BATCH = 8
 
 
 def trace(  # noqa: PLR0913 - the one door for every kind of input
-    model: Any,  # noqa: ANN401 - a model, a hub id or a folder
+    model: Any,  # a model, a hub id or a folder
     tokenizer: Any = None,  # noqa: ANN401 - a tokenizer or processor, a hub id or a folder, or None
     text: Any = None,  # noqa: ANN401 - a text, a list of texts, or token ids
     *,
@@ -272,7 +272,8 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
         config = model.config
         start = getattr(config, "decoder_start_token_id", None)
         start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", start) or start
-        start = next((i for i in (start, config.bos_token_id, config.pad_token_id) if isinstance(i, int)), 0)
+        others = (getattr(config, f"{name}_token_id", None) for name in ("bos", "pad"))
+        start = next((i for i in (start, *others) if isinstance(i, int)), 0)
         ids = [start]
         boundary = None
         if target is not None:

@@ -56,8 +56,10 @@ def word_spans(text: str) -> list[Span]:
         kind = found
         joiner = text[begin:end]
         if found == "other" and previous == "letter" and i + 1 < len(kinds) and kinds[i + 1] == "letter":
-            numeric = text[begin - 1].isdigit() and text[clusters[i + 1][0]].isdigit()
-            if joiner in _INSIDE or (joiner in _NUMERIC and numeric):
+            before, after = text[begin - 1], text[clusters[i + 1][0]]
+            numeric = before.isdigit() and after.isdigit()
+            initials = joiner == "." and before.isupper() and after.isupper()
+            if joiner in _INSIDE or (joiner in _NUMERIC and numeric) or initials:
                 kind = "letter"
         if kind != "space":
             if kind == previous and kind in ("letter", "kana"):

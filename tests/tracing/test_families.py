@@ -1,0 +1,215 @@
+"""Recorded attention is the eager attention, bit for bit, whatever implementation the model was loaded with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.tracing import tiny
+
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.run import trace
+
+IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
+
+
+def eager(model: Any, **inputs: Any) -> Any:
+    """Return what transformers itself reports under eager attention."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        outputs = model(**inputs, output_attentions=True)
+    model.set_attn_implementation(before)
+    return outputs
+
+
+def assert_same(found: Any, stream: str, expected: Any) -> None:
+    """Assert that every layer of a stream equals what was expected, to the last bit."""
+    assert found.n_layers(stream) == len(expected) > 0
+    for layer, weights in enumerate(expected):
+        assert torch.equal(found.attention_layer(layer, stream), weights[0].float())
+
+
+@pytest.mark.parametrize("family", tiny.TEXT)
+@pytest.mark.parametrize("loaded", [None, "eager"], ids=["as loaded", "eager"])
+def test_text_models_are_recorded_exactly(family: str, loaded: str | None) -> None:
+    model = tiny.build(tiny.TEXT[family], implementation=loaded)
+    found = trace(model, None, IDS)
+    expected = eager(model, input_ids=torch.tensor([IDS])).attentions
+    assert loaded or family == "Gemma 2" or model.config._attn_implementation == "sdpa"
+    assert found.streams == ("self",)
+    assert_same(found, "self", expected)
+    assert found.tokens == tuple(str(i) for i in IDS)
+    assert found.n_heads() == 4
+    assert not found.warning
+    assert found.is_causal() == (family not in ("BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT"))
+
+
+@pytest.mark.parametrize("family", tiny.SEQ2SEQ)
+def test_encoder_decoder_models_have_three_streams(family: str) -> None:
+    model = tiny.build(tiny.SEQ2SEQ[family])
+    found = trace(model, None, IDS, max_new_tokens=4)
+    decoder = [int(t) for t in found.axes("decoder")[0].tokens]
+    assert decoder[0] == 0
+    assert found.boundary == 1
+    outputs = eager(model, input_ids=torch.tensor([IDS]), decoder_input_ids=torch.tensor([decoder]))
+    assert found.streams == ("encoder", "decoder", "cross")
+    assert_same(found, "encoder", outputs.encoder_attentions)
+    assert_same(found, "decoder", outputs.decoder_attentions)
+    assert_same(found, "cross", outputs.cross_attentions)
+    assert [len(axis) for axis in found.axes("cross")] == [len(decoder), len(IDS)]
+    assert found.is_causal("decoder")
+    assert not found.is_causal("encoder")
+
+
+@pytest.mark.parametrize("family", tiny.IMAGE)
+def test_vision_models_have_patches_in_a_grid(family: str) -> None:
+    model = tiny.build(tiny.IMAGE[family])
+    side = model.config.image_size
+    picture = torch.randn(3, side, side, generator=torch.Generator().manual_seed(1))
+    found = trace(model, None, image=picture)
+    assert_same(found, "self", eager(model, pixel_values=picture[None]).attentions)
+    patches = found.units["patch"]
+    rows, columns = patches.grid or (0, 0)
+    assert (rows, columns) == (side // model.config.patch_size,) * 2
+    registers = getattr(model.config, "num_register_tokens", 0)
+    assert sum(patches.special) == 1 + registers
+    assert len(patches) == rows * columns + 1 + registers
+    assert patches.labels[0] == "[CLS]"
+    assert patches.labels[1 + registers] == "0,0"
+    assert patches.labels[-1] == f"{rows - 1},{columns - 1}"
+
+
+def test_audio_frames_have_times() -> None:
+    model = tiny.wav2vec2()
+    wave = torch.randn(400, generator=torch.Generator().manual_seed(1))
+    found = trace(model, None, audio=wave, sampling_rate=16_000)
+    assert_same(found, "self", eager(model, input_values=wave[None]).attentions)
+    times = found.units["frame"].times
+    assert times is not None
+    assert times[0] == (0.0, pytest.approx(10 / 16_000))
+    assert times[-1][1] <= 400 / 16_000
+
+
+def test_whisper_reads_frames_and_writes_tokens() -> None:
+    model = tiny.whisper()
+    features = torch.randn(1, 8, 40, generator=torch.Generator().manual_seed(1))
+    found = trace(model, None, audio=features, max_new_tokens=3)
+    decoder = torch.tensor([[int(t) for t in found.axes("decoder")[0].tokens]])
+    outputs = eager(model, input_features=features, decoder_input_ids=decoder)
+    for stream in ("encoder", "decoder"):
+        assert_same(found, stream, getattr(outputs, f"{stream}_attentions"))
+    assert_same(found, "cross", outputs.cross_attentions)
+
+
+def test_clip_has_a_stream_for_each_tower() -> None:
+    model = tiny.clip()
+    model.text_model.config._attn_implementation = "eager"
+    before = (model.config._attn_implementation, "eager", model.vision_model.config._attn_implementation)
+    from attnwidgets.tracing.batch import collate, traces_of
+    from attnwidgets.tracing.borrow import borrowed
+    from attnwidgets.tracing.inputs import Sample, text_of_ids
+    from attnwidgets.tracing.recorder import record
+
+    picture = torch.randn(1, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    sample = Sample(IDS, text_of_ids(None, IDS), others={"pixel_values": picture})
+    with borrowed(model):
+        inputs = collate(model, None, [sample])
+        (found,) = traces_of(model, model, None, [sample], inputs, record(model, inputs), 10**9)
+    assert found.streams == ("text", "vision")
+    with torch.no_grad():
+        for config in (model.config, model.text_model.config, model.vision_model.config):
+            config._attn_implementation = "eager"
+        text = model.text_model(torch.tensor([IDS]), output_attentions=True).attentions
+        vision = model.vision_model(picture, output_attentions=True).attentions
+    assert_same(found, "text", text)
+    assert_same(found, "vision", vision)
+    assert found.axes("vision")[0].units["patch"].grid == (3, 3)
+    assert before[1] == "eager"
+
+
+def test_clip_towers_keep_their_own_implementation() -> None:
+    model = tiny.clip()
+    model.text_model.config._attn_implementation_internal = "eager"
+    trace(model.vision_model, None, image=torch.zeros(3, 24, 24))
+    configs = (model.config, model.text_model.config, model.vision_model.config)
+    assert [c._attn_implementation for c in configs] == ["sdpa", "eager", "sdpa"]
+
+
+@pytest.mark.parametrize("family", tiny.OUTSIDE)
+def test_models_outside_the_interface_are_taken_from_their_own_output(family: str) -> None:
+    model = tiny.build(tiny.OUTSIDE[family])
+    found = trace(model, None, IDS)
+    assert_same(found, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
+    assert "attention interface" in found.warning
+    with pytest.raises(UnsupportedModelError, match="queries and keys"):
+        found.query_key(0)
+
+
+@pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "Gemma 3"])
+def test_bfloat16_is_recorded_exactly(family: str) -> None:
+    model = tiny.build(tiny.TEXT[family]).to(torch.bfloat16)
+    found = trace(model, None, IDS)
+    assert_same(found, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
+    assert found.attention_layer(0).dtype == torch.float32
+    assert all(p.dtype == torch.bfloat16 for p in model.parameters())
+
+
+def test_float64_is_not_rounded() -> None:
+    model = tiny.build(tiny.TEXT["BERT"]).double()
+    found = trace(model, None, IDS)
+    expected = eager(model, input_ids=torch.tensor([IDS])).attentions
+    assert torch.equal(found.attention_layer(1), expected[1][0].float())
+
+
+def test_sinks_are_never_ignored() -> None:
+    import transformers as hf
+
+    config = hf.GptOssConfig(
+        vocab_size=tiny.VOCAB, **(tiny.SMALL | {"intermediate_size": 32}), **tiny.GQA, num_local_experts=2, num_experts_per_tok=1, sliding_window=4
+    )
+    torch.manual_seed(0)
+    model = hf.GptOssForCausalLM(config).eval()
+    for layer in model.model.layers:
+        layer.self_attn.sinks.data.fill_(1.0)
+    found = trace(model, None, IDS)
+    assert "'s_aux'" in found.warning
+    rows = found.attention_layer(0).sum(-1)
+    assert float(rows[0, 0]) < 0.99, "a sink takes part of every row"
+
+
+def test_a_model_without_attention_is_refused_by_name() -> None:
+    import transformers as hf
+
+    model = hf.MambaForCausalLM(
+        hf.MambaConfig(vocab_size=tiny.VOCAB, hidden_size=16, num_hidden_layers=1, state_size=4)
+    ).eval()
+    with pytest.raises(ValueError, match=r"MambaForCausalLM cannot be traced.*from_attentions"):
+        trace(model, None, IDS)
+
+
+def test_windowed_attention_is_refused_by_name() -> None:
+    import transformers as hf
+
+    config = hf.LongformerConfig(vocab_size=tiny.VOCAB, **tiny.SMALL, attention_window=4, pad_token_id=1)
+    with pytest.raises(ValueError, match=r"LongformerModel cannot be traced.*windows"):
+        trace(hf.LongformerModel(config).eval(), None, IDS)
+
+
+@pytest.mark.parametrize("family", ["BERT", "RoBERTa", "GPT-2", "Llama", "ModernBERT"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_never_shows(family: str, side: str) -> None:
+    model = tiny.build(tiny.TEXT[family])
+    rows = [IDS, IDS[:4], IDS[2:8]]
+    width = len(IDS)
+    pads = [[0] * (width - len(row)) for row in rows]
+    padded = [p + r if side == "left" else r + p for p, r in zip(pads, rows, strict=True)]
+    mask = [[0] * len(p) + [1] * len(r) if side == "left" else [1] * len(r) + [0] * len(p) for p, r in zip(pads, rows, strict=True)]
+    found = trace(model, None, torch.tensor(padded), attention_mask=torch.tensor(mask))
+    for row, one in zip(rows, found, strict=True):
+        alone = trace(model, None, row)
+        assert one.tokens == alone.tokens
+        for layer in range(one.n_layers()):
+            torch.testing.assert_close(one.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=0)
+        torch.testing.assert_close(one.logits, alone.logits, atol=1e-5, rtol=0)

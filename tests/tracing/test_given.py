@@ -1,0 +1,182 @@
+"""Anyone's numbers, in every shape people have them, and errors that say what came."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tracing import tiny
+
+from attnwidgets.tracing.given import from_attentions
+
+L, H, N = 3, 2, 4
+
+
+def stochastic(*shape: int, causal: bool = False) -> torch.Tensor:
+    scores = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+    if causal:
+        scores = scores.masked_fill(torch.ones(shape[-2:]).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda a: a,
+        lambda a: a.numpy(),
+        lambda a: a[:, None],
+        lambda a: tuple(a[:, None]),
+        lambda a: list(a),
+        lambda a: tuple(x.numpy() for x in a),
+        lambda a: a.tolist(),
+        lambda a: a.double(),
+        lambda a: SimpleNamespace(attentions=tuple(a[:, None])),
+        lambda a: SimpleNamespace(attentions=a.requires_grad_()),
+    ],
+)
+def test_every_container_gives_the_same(wrap: Any) -> None:
+    weights = stochastic(L, H, N, N)
+    found = from_attentions(wrap(weights.clone()), list("abcd"))
+    assert (found.n_layers(), found.n_heads(), found.tokens) == (L, H, tuple("abcd"))
+    for layer in range(L):
+        torch.testing.assert_close(found.attention_layer(layer), weights[layer])
+    assert not found.is_causal()
+    assert found.model is None
+    assert found.predictions() == ()
+
+
+def test_causality_is_inferred() -> None:
+    assert from_attentions(stochastic(L, H, N, N, causal=True)).is_causal()
+
+
+def test_one_head_axis_is_one_layer() -> None:
+    found = from_attentions(stochastic(H, N, N))
+    assert (found.n_layers(), found.n_heads()) == (1, H)
+
+
+def test_a_translation_models_alignment() -> None:
+    found = from_attentions(stochastic(3, 2).numpy(), query_tokens=["je", "t'", "aime"], key_tokens=["love", "you"])
+    query, key = found.axes()
+    assert (query.tokens, key.tokens) == (("je", "t'", "aime"), ("love", "you"))
+    assert found.attention_layer(0).shape == (1, 3, 2)
+    assert not found.is_causal()
+
+
+def test_a_classifiers_one_vector() -> None:
+    found = from_attentions([0.2, 0.5, 0.3], ["good", "bad", "ugly"])
+    query, key = found.axes()
+    assert key.tokens == ("good", "bad", "ugly")
+    assert len(query) == 1
+
+
+def test_heads_may_differ_from_layer_to_layer() -> None:
+    found = from_attentions([stochastic(1, 2, N, N), stochastic(1, 4, N, N)])
+    assert [found.n_heads(layer=i) for i in range(2)] == [2, 4]
+    assert found.attention_layer(1).shape == (4, N, N)
+
+
+def test_generation_steps_are_put_together() -> None:
+    model = tiny.build(tiny.TEXT["Llama"], implementation="eager")
+    ids = torch.tensor([[5, 6, 7]])
+    out = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False, return_dict_in_generate=True,
+        output_attentions=True, pad_token_id=0, eos_token_id=None,
+    )  # fmt: skip
+    tokens = [str(int(i)) for i in out.sequences[0]]
+    with torch.no_grad():
+        whole = model(out.sequences[:, :-1], output_attentions=True).attentions
+    for given in (out, out.attentions):
+        found = from_attentions(given, tokens)
+        assert found.tokens == tuple(tokens[:-1])
+        assert "never read" in found.warning
+        assert found.boundary == 3
+        assert found.is_causal()
+        for layer, weights in enumerate(whole):
+            torch.testing.assert_close(found.attention_layer(layer), weights[0], atol=1e-6, rtol=0)
+
+
+def test_an_encoder_decoder_output_has_its_streams() -> None:
+    model = tiny.build(tiny.SEQ2SEQ["Marian"], implementation="eager")
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.tensor([[5, 6, 7]]), decoder_input_ids=torch.tensor([[0, 8]]), output_attentions=True
+        )
+    found = from_attentions(out, key_tokens=["a", "b", "c"], query_tokens=["x", "y"])
+    assert set(found.streams) == {"encoder", "decoder", "cross"}
+    assert [a.tokens for a in found.axes("cross")] == [("x", "y"), ("a", "b", "c")]
+    assert found.axes("encoder")[0].tokens == ("a", "b", "c")
+    torch.testing.assert_close(found.attention_layer(1, "cross"), out.cross_attentions[1][0])
+
+
+def test_tokens_are_decoded_and_joined_to_words() -> None:
+    found = from_attentions(stochastic(1, 1, 4, 4), ["[CLS]", "un", "##able", "[SEP]"])
+    assert found.units["word"].labels == ("[CLS]", "unable", "[SEP]")
+    found = from_attentions(stochastic(1, 1, 4, 4), ["The", "Ġcat", "s", "Ċ"])
+    assert found.tokens == ("The", "␣cat", "s", "↵")
+    assert found.units["word"].labels == ("The", "cats", "↵")
+
+
+@pytest.mark.parametrize("words", [[None, 0, 0, None], [[1, 2]]])
+def test_words_may_be_given(words: Any) -> None:
+    found = from_attentions(stochastic(1, 1, 4, 4), ["<s>", "New", "York", "</s>"], words=words)
+    assert found.units["word"].spans == ((0,), (1, 2), (3,))
+
+
+def test_words_may_be_torn_apart() -> None:
+    found = from_attentions(stochastic(1, 1, 3, 3), ["ne", "vais", "pas"], words=[[0, 2], [1]])
+    assert found.units["word"].spans == ((0, 2), (1,))
+
+
+@pytest.mark.parametrize("nothing", [(), (None, None), None, ((), ()), SimpleNamespace(attentions=None)])
+def test_missing_weights_explain_sdpa(nothing: Any) -> None:
+    with pytest.raises(ValueError, match="sdpa") as caught:
+        from_attentions(nothing, ["a"])
+    assert "attn_implementation" in str(caught.value)
+    assert "aw.trace" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((2, 3, 2, 4, 4), r"\(2, 3, 2, 4, 4\): a batch of 3"),
+        ((1, 1, 1, 1, 2, 2), r"\(1, 1, 1, 1, 2, 2\); taken are \(layer, head, query, key\)"),
+        ((), r"\(\); taken are"),
+        ((2, 0, 3, 3), "nothing in it"),
+    ],
+)
+def test_wrong_shapes_are_named(shape: tuple[int, ...], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        from_attentions(np.zeros(shape))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none_are_located(bad: float) -> None:
+    weights = stochastic(L, H, N, N).numpy().copy()
+    weights[1, 1, 2, 3] = bad
+    with pytest.raises(ValueError, match=r"layer 1, head 1, query 2, key 3"):
+        from_attentions(weights)
+
+
+def test_labels_must_fit() -> None:
+    with pytest.raises(ValueError, match="tokens has 3 entries, and the attention has 4"):
+        from_attentions(stochastic(L, H, N, N), ["a", "b", "c"])
+    with pytest.raises(ValueError, match="list of strings"):
+        from_attentions(stochastic(L, H, N, N), "abcd")
+    with pytest.raises(ValueError, match="holds token 9"):
+        from_attentions(stochastic(L, H, N, N), list("abcd"), words=[[9]])
+    with pytest.raises(ValueError, match="no array of numbers"):
+        from_attentions([["a", "b"]])
+
+
+def test_a_misspelt_keyword_is_answered() -> None:
+    with pytest.raises(TypeError, match="'query_tokens'"):
+        from_attentions(stochastic(2, 2), query_token=["a", "b"])
+
+
+def test_hostile_labels_are_only_text() -> None:
+    labels = ["<script>alert(1)</script>", "\x00", "\u202e", '"']
+    found = from_attentions(stochastic(1, 1, 4, 4), labels)
+    assert found.tokens == tuple(labels)

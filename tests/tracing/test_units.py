@@ -1,0 +1,132 @@
+"""Words, sentences and given groups over tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tracing import tiny
+
+from attnwidgets.tracing.inputs import encode
+from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.words import given_spans, sentence_spans, unit_from_ids, unit_from_spans, word_spans
+
+
+def words_of(text: str) -> list[str]:
+    return [text[b:e] for b, e in word_spans(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The cat sat.", ["The", "cat", "sat", "."]),
+        ("don't state-of-the-art 3.14 1,000", ["don't", "state-of-the-art", "3.14", "1,000"]),
+        ("'quoted' (x)", ["'", "quoted", "'", "(", "x", ")"]),
+        ("the U.S. is", ["the", "U.S", ".", "is"]),
+        ("我爱 Tōkyō", ["我", "爱", "Tōkyō"]),
+        ("東京タワー", ["東", "京", "タワー"]),
+        ("שלום עולם!", ["שלום", "עולם", "!"]),
+        ("مرحبا بالعالم", ["مرحبا", "بالعالم"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("한국어 문장", ["한국어", "문장"]),
+        ("e\u0301te\u0301 👩\u200d👧", ["e\u0301te\u0301", "👩\u200d👧"]),
+        ("my_var = 1", ["my_var", "=", "1"]),
+        ("  \n ", []),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three?", ["One.", "Two!", "Three?"]),
+        ("Mr. Smith met J. Doe. He left.", ["Mr. Smith met J. Doe.", "He left."]),
+        ('She said "no." Then 3.5 went.', ['She said "no."', "Then 3.5 went."]),
+        ("a line\nanother", ["a line", "another"]),
+        ("我爱。你呢？", ["我爱。", "你呢？"]),
+        ("no stop", ["no stop"]),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert [text[b:e] for b, e in sentence_spans(text)] == sentences
+
+
+def test_a_word_in_three_pieces_is_one_element() -> None:
+    axis = encode(tiny.wordpiece(), "Unbelievable cat.", text_pair="the cat").text
+    assert axis is not None
+    word = axis.axis().units["word"]
+    assert word.labels == ("[CLS]", "Unbelievable", "cat", ".", "[SEP]", "the", "cat", "[SEP]")
+    assert word.spans == ((0,), (1, 2, 3), (4,), (5,), (6,), (7,), (8,), (9,))
+    assert word.special == (True, False, False, False, True, False, False, True)
+    assert axis.segment == (0,) * 7 + (1,) * 3
+
+
+def test_aggregation_by_hand() -> None:
+    """Clark et al. 2019: sum over the tokens of the word attended to, mean over those of the word attending."""
+    unit = unit_from_ids("word", [0, 1, 1, 1], ["a", "un", "##believ", "##able"], [False] * 4)
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.2, 0.2, 0.2], [0.7, 0.1, 0.1, 0.1], [0.1, 0.3, 0.3, 0.3]])
+    member = unit.membership(4)
+    mean = member / member.sum(1, keepdims=True)
+    np.testing.assert_allclose(mean @ weights @ member.T, [[0.1, 0.9], [0.4, 0.6]])
+    assert unit.labels == ("a", "unbelievable")
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 2**31))
+def test_rows_still_sum_to_one_for_any_groups(ids: list[int | None], seed: int) -> None:
+    """Groups may be split apart; every token is in exactly one element."""
+    n = len(ids)
+    unit = unit_from_ids("span", ids, [str(i) for i in range(n)], [False] * n)
+    assert sorted(i for span in unit.spans for i in span) == list(range(n))
+    weights = np.random.default_rng(seed).random((n, n)) + 1e-3
+    weights /= weights.sum(1, keepdims=True)
+    member = unit.membership(n)
+    mean = member / member.sum(1, keepdims=True)
+    np.testing.assert_allclose((mean @ weights @ member.T).sum(1), 1.0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_every_token_is_in_one_word_whatever_the_tokens(data: st.DataObject) -> None:
+    text = data.draw(st.text(alphabet="ab .,'é👩\u200d我\n\u0301", min_size=1, max_size=25))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    spans = list(zip([0, *cuts], [*cuts, len(text)], strict=True))
+    unit = unit_from_spans(
+        "word", text, word_spans(text), spans, [False] * len(spans), [str(i) for i in range(len(spans))]
+    )
+    assert sorted(i for span in unit.spans for i in span) == list(range(len(spans)))
+    assert len(unit.labels) == len(unit.spans) == len(unit.special)
+
+
+def test_a_token_over_two_words_merges_them() -> None:
+    unit = unit_from_spans("word", "a b c", word_spans("a b c"), [(0, 3), (4, 5)], [False, False], ["a b", "c"])
+    assert unit.labels == ("a b", "c")
+
+
+def test_given_words() -> None:
+    model, tokenizer = tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece()
+    found = trace(model, tokenizer, words=["New York", "unbelievable", "don't"])
+    assert found.text == "New York unbelievable don't"
+    assert found.units["word"].labels == ("[CLS]", "New York", "unbelievable", "don't", "[SEP]")
+    found = trace(model, tokenizer, "我爱北京", words=["我", "爱", "北京"])
+    assert found.units["word"].labels == ("[CLS]", "我", "爱", "北京", "[SEP]")
+    found = trace(model, tokenizer, words=(["the", "cat"], ["sat"]))
+    assert found.units["word"].labels == ("[CLS]", "the", "cat", "[SEP]", "sat", "[SEP]")
+    assert trace(model, tokenizer, words=["我", "爱"]).text == "我爱"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["the", " "], r"words\[1\] is empty"), ("the cat", "list of words"), ([], "list of words"), ([1], "list of words")],
+)
+def test_bad_words_are_refused(words: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        trace(tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece(), words=words)
+
+
+def test_words_that_are_not_in_the_text_are_named() -> None:
+    with pytest.raises(ValueError, match=r"words\[1\] = 'dog' does not follow 'the'"):
+        given_spans("the cat", ["the", "dog"])
