@@ -1,12 +1,12 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
 import type { RenderView, ViewContext } from "../context.ts";
-import { guardKeys, h } from "../dom.ts";
+import { h, keyboard } from "../dom.ts";
 import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { renderPredictions } from "./Predictions.ts";
-import { methodsOf, streamsOf } from "./steps.ts";
+import { methodsOf, showTheme, streamsOf } from "./steps.ts";
 import { renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderExplorer: RenderView = (ctx, root) => {
@@ -18,19 +18,25 @@ export const renderExplorer: RenderView = (ctx, root) => {
   const note = h("span", { class: "aw-note" });
   const warning = h("div", { class: "aw-warning", role: "note" });
   const status = h("div", { class: "aw-status", role: "status" });
-  const panels = { slider: panel(), grid: panel(), map: panel(), strip: panel(), predictions: panel() };
-  const maps = h("div", { class: "aw-maps" }, panels.map, panels.grid);
-  const below = h("div", { class: "aw-below" }, panels.strip, panels.predictions);
-  const head = h("div", { class: "aw-explorer-head" }, title, method.field, stream.field, note);
+  // In the order of reading; the style sheet places them by name.
+  const panels = {
+    slider: panel("slider"),
+    grid: panel("grid"),
+    map: panel("map"),
+    strip: panel("strip"),
+    predictions: panel("predictions"),
+  };
+  const head = h("div", { class: "aw-explorer-head" }, title, method.field, stream.field, note, warning, status);
   root.classList.add("aw-explorer");
   root.setAttribute("role", "region");
   root.setAttribute("aria-label", "attention explorer");
-  const body = h("div", { class: "aw-explorer-body" }, head, warning, status, panels.slider, below, maps);
+  const body = h("div", { class: "aw-explorer-body" }, head, ...Object.values(panels));
   root.replaceChildren(body);
 
   const update = (): void => {
     const { options } = ctx;
     const header = ctx.header();
+    showTheme(ctx, root);
     const { source, notes } = ctx.resolved();
     title.textContent = options.title || header.model;
     title.hidden = title.textContent === "";
@@ -49,8 +55,8 @@ export const renderExplorer: RenderView = (ctx, root) => {
     status.textContent = ctx.tiles.status().message;
     panels.grid.hidden = source.layers.length * (source.heads?.length ?? 1) < 2;
     panels.map.hidden = source.kind === "attributions" && ctx.axisOf(source.query).labels.length < 2;
-    maps.toggleAttribute("data-two", !panels.grid.hidden && !panels.map.hidden);
-    below.toggleAttribute("data-two", header.predictions.items.length > 0);
+    const beside = !panels.grid.hidden || header.predictions.items.length > 0;
+    body.toggleAttribute("data-two", beside && !panels.map.hidden);
   };
   const inner: ViewContext = ctx.child({ title: "" });
   const cleanups = [
@@ -72,8 +78,10 @@ export const renderExplorer: RenderView = (ctx, root) => {
   };
 };
 
-function panel(): HTMLElement {
-  return h("div", { class: "aw-panel" });
+function panel(area: string): HTMLElement {
+  const element = h("div", { class: "aw-panel" });
+  element.style.setProperty("--aw-area", area);
+  return element;
 }
 
 interface Choice {
@@ -85,7 +93,7 @@ interface Choice {
 function choice(name: string, chosen: (value: string) => void, signal: AbortSignal): Choice {
   const select = h("select", { class: "aw-select", "aria-label": name });
   const field = h("label", { class: "aw-field" }, name, select);
-  guardKeys(select, signal);
+  keyboard(select, {}, signal);
   select.addEventListener("change", () => chosen(select.value), { signal });
   let drawn = "";
   return {

@@ -1,9 +1,9 @@
 /** Where in the model the linked views look: layer (with play), head or reduction, unit. */
 
 import type { RenderView, ViewContext } from "../context.ts";
-import { guardKeys, h } from "../dom.ts";
+import { h, keyboard } from "../dom.ts";
 import type { HeadKey } from "../wire.ts";
-import { headChoices, headWords, moveLayer, nextHead, plural, unitsOf, whereWords } from "./steps.ts";
+import { headChoices, headWords, moveLayer, nextHead, plural, showTheme, unitsOf, whereWords } from "./steps.ts";
 
 const PLAY_EVERY_MS = 500;
 const SVG = "http://www.w3.org/2000/svg";
@@ -27,7 +27,7 @@ export const renderLayerSlider: RenderView = (ctx, root) => {
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "layer, head and unit");
   root.replaceChildren(h("div", { class: "aw-controls" }, layers, headField, units), note);
-  for (const control of [range, play, heads, less, more]) guardKeys(control, signal);
+  for (const control of [range, play, heads, less, more]) keyboard(control, {}, signal);
 
   const player = createPlayer(ctx, signal, () => drawPlay());
   const drawPlay = (): void => {
@@ -69,6 +69,7 @@ export const renderLayerSlider: RenderView = (ctx, root) => {
   const group = `aw-unit-${Math.random().toString(36).slice(2)}`;
   const update = (): void => {
     const { source, layer, head, notes } = ctx.resolved();
+    showTheme(ctx, root);
     const choices = headChoices(source);
     const headNames = choices.map((choice) => headWords(ctx, choice));
     if (drawnHeads !== headNames.join()) {
@@ -97,7 +98,7 @@ export const renderLayerSlider: RenderView = (ctx, root) => {
       units.replaceChildren(
         ...offered.map((unit) => {
           const button = h("input", { type: "radio", name: group, value: unit });
-          guardKeys(button, signal);
+          keyboard(button, {}, signal);
           return h("label", { class: "aw-segment" }, button, plural(unit));
         }),
       );

@@ -1,7 +1,7 @@
 /** What the model says: its most probable tokens or classes, as bars of probability from 0 to 1. */
 
 import type { RenderView } from "../context.ts";
-import { h, visible } from "../dom.ts";
+import { h, shortLabel } from "../dom.ts";
 
 export const renderPredictions: RenderView = (ctx, root) => {
   const draw = (): void => {
@@ -15,8 +15,8 @@ export const renderPredictions: RenderView = (ctx, root) => {
     for (const { label, probability } of items) {
       const bar = h("span", {});
       bar.style.inlineSize = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
-      const name = h("bdi", { class: "aw-token" }, visible(label));
-      name.title = visible(label);
+      const name = h("bdi", { class: "aw-token" }, shortLabel(label, 60));
+      name.title = shortLabel(label, 60);
       list.append(
         h("li", {}, name, h("span", { class: "aw-bar" }, bar), h("span", { class: "aw-value" }, percent(probability))),
       );

@@ -4,10 +4,10 @@
  */
 
 import type { RenderView, Tile, ViewContext } from "../context.ts";
-import { guardKeys, h, isOutside, visible } from "../dom.ts";
-import type { Source } from "../wire.ts";
+import { h, keyboard, liveRegion, shortLabel } from "../dom.ts";
+import type { Axis, Source } from "../wire.ts";
 import { meanReceived, peak, printed, rowOf, step, tick, topOfScale } from "./reading.ts";
-import { headWords, moveLayer, plural, whereWords } from "./steps.ts";
+import { headWords, moveLayer, plural, showTheme, whereWords } from "./steps.ts";
 import { gradient, shade } from "./stripColour.ts";
 import { type TokenList, buildTokens } from "./tokens.ts";
 import { Underlay } from "./underlay.ts";
@@ -29,7 +29,6 @@ interface Reading {
 }
 
 const MOST_NAMED = 3;
-const ANNOUNCE_AFTER_MS = 250;
 
 export const renderTokenStrip: RenderView = (ctx, root) => {
   const view = new StripView(ctx, root);
@@ -49,7 +48,7 @@ class StripView {
   readonly #sensitivity = h("input", { class: "aw-range", type: "range", min: "0", max: "6", step: "0.5", value: "0" });
   readonly #what = h("span", { class: "aw-note" });
   readonly #readout = h("div", { class: "aw-readout" });
-  readonly #live = h("div", { class: "aw-sr", role: "status", "aria-live": "polite" });
+  readonly #announce: (words: string) => void;
   readonly #stop = new AbortController();
   #keys: Strip | null = null;
   #queries: Strip | null = null;
@@ -60,7 +59,6 @@ class StripView {
   #asked = "";
   #mean: { tile: Tile; values: Float32Array } | null = null;
   #hoveredKey = -1;
-  #speech = 0;
 
   constructor(ctx: ViewContext, root: HTMLElement) {
     this.#ctx = ctx;
@@ -70,16 +68,17 @@ class StripView {
     root.setAttribute("role", "group");
     this.#sensitivity.setAttribute("aria-label", "colour sensitivity: lowers the value that gets the full colour");
     this.#sensitivity.title = "Colour sensitivity: move right to see small values. Double-click resets.";
-    const legend = h("span", { class: "aw-legend" }, this.#low, this.#ramp, this.#high, this.#sensitivity);
+    const legend = h("span", { class: "aw-legend" }, this.#low, this.#ramp, this.#high);
+    const sensitivity = h("label", { class: "aw-legend" }, "sensitivity", this.#sensitivity);
     const head = h("div", { class: "aw-head" }, this.#title, this.#where, this.#note);
     root.replaceChildren(
       head,
       this.#texts,
-      h("div", { class: "aw-foot" }, legend, this.#what),
+      h("div", { class: "aw-foot" }, this.#what, legend, sensitivity),
       this.#readout,
-      this.#live,
     );
-    guardKeys(this.#sensitivity, signal);
+    this.#announce = liveRegion(root);
+    keyboard(this.#sensitivity, {}, signal);
     this.#sensitivity.addEventListener("input", () => this.#paint(), { signal });
     this.#sensitivity.addEventListener(
       "dblclick",
@@ -100,7 +99,6 @@ class StripView {
     signal.addEventListener("abort", () => {
       off();
       this.#bound.abort();
-      clearTimeout(this.#speech);
     });
     ctx.signal.addEventListener("abort", () => this.#stop.abort(), { signal });
     this.#update();
@@ -115,6 +113,7 @@ class StripView {
   #update(): void {
     const { source, layer, head, notes } = this.#ctx.resolved();
     this.#build(source);
+    showTheme(this.#ctx, this.#root);
     const { options } = this.#ctx;
     this.#title.textContent = options.title || source.title;
     this.#where.textContent = `${whereWords(this.#ctx)} · ${plural(source.unit)}`;
@@ -158,7 +157,7 @@ class StripView {
     if (same) this.#queries = this.#keys;
   }
 
-  #strip(axis: Parameters<typeof buildTokens>[0], caption: string, marks: ReadonlySet<number>, chooses: boolean): Strip {
+  #strip(axis: Axis, caption: string, marks: ReadonlySet<number>, chooses: boolean): Strip {
     const built = buildTokens(axis, `${caption || "text"}, ${axis.labels.length} ${plural(axis.unit)}`, marks);
     const layer = h("div", { class: "aw-underlay", "aria-hidden": "true" });
     const box = h("div", { class: "aw-strip" }, layer);
@@ -223,6 +222,8 @@ class StripView {
   }
 
   #key(event: KeyboardEvent, strip: Strip, chooses: boolean): void {
+    // No plain key may reach the notebook: its command mode moves, and deletes, cells.
+    event.stopPropagation();
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const to = step(event.key, strip.active, strip.spans.length, strip.rtl);
     if (to !== null) this.#move(strip, to, true);
@@ -232,7 +233,6 @@ class StripView {
     else if (event.key === "Escape") this.#ctx.selection.pin(null);
     else return;
     event.preventDefault();
-    event.stopPropagation();
   }
 
   /** One token of a list is reached by Tab; the arrows carry that place along. */
@@ -318,7 +318,7 @@ class StripView {
     const reading = this.#reading;
     if (!reading) return;
     const source = this.#ctx.source();
-    const label = (axis: string, i: number): string => `“${visible(this.#ctx.axisOf(axis).labels[i] ?? "")}”`;
+    const label = (axis: string, i: number): string => quoted(this.#ctx.axisOf(axis), i, this.#ctx.options.indexBase);
     const { query, values, exact, preview } = reading;
     const rows = this.#ctx.axisOf(source.query).labels.length;
     const target = label(source.query, query);
@@ -337,13 +337,23 @@ class StripView {
     } else words = preview ? `Click to pin ${target} as the query.` : `to ${target}: values are approximate (≈)`;
     if (words === this.#readout.textContent) return;
     this.#readout.textContent = words;
-    clearTimeout(this.#speech);
-    this.#speech = setTimeout(() => {
-      this.#live.textContent = words;
-    }, ANNOUNCE_AFTER_MS) as unknown as number;
+    this.#announce(words);
   }
+}
+
+/** Whether an event happened in none of our views: a click there lets go of the pin. */
+function isOutside(event: Event): boolean {
+  return !event.composedPath().some((node) => node instanceof Element && node.classList.contains("aw-root"));
 }
 
 function asCells(tile: Tile): { rows: number; cols: number; value(r: number, c: number): number } {
   return { rows: tile.meta.rows, cols: tile.meta.cols, value: (r, c) => tile.value(r, c) };
+}
+
+/** A label in quotes, kept apart from the direction of its neighbours; numbered where it is not the only one. */
+function quoted(axis: Axis, index: number, base: number): string {
+  const label = axis.labels[index] ?? "";
+  const alone = axis.labels.indexOf(label) === axis.labels.lastIndexOf(label);
+  const number = alone ? "" : [...String(index + base)].map((d) => "₀₁₂₃₄₅₆₇₈₉"[Number(d)]).join("");
+  return `\u2068“${shortLabel(label, 40)}”\u2069${number}`;
 }

@@ -81,15 +81,6 @@ export function continues(label: string): boolean {
   return label.length > 2 && label.startsWith("##");
 }
 
-/** Index of the member of `list` nearest to `wanted`. */
-export function nearestIndex(list: readonly number[], wanted: number): number {
-  let best = 0;
-  for (let i = 1; i < list.length; i += 1) {
-    if (Math.abs(list[i]! - wanted) < Math.abs(list[best]! - wanted)) best = i;
-  }
-  return best;
-}
-
 /** The element an arrow key leads to, or null where the key does not move along the text. */
 export function step(key: string, index: number, count: number, rtl: boolean): number | null {
   const forward = rtl ? "ArrowLeft" : "ArrowRight";

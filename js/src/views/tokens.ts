@@ -55,7 +55,7 @@ function fill(span: HTMLElement, label: string): void {
     if (ordinary) span.append(safeText(text));
     // Long runs get one box of dots: a token of a thousand spaces must not make a thousand nodes.
     else if (text.length > 3) span.append(whitespace(text));
-    else span.append(...[...text].map(whitespace));
+    else span.append(...[...text].map((sign) => whitespace(sign)));
   });
 }
 
@@ -79,7 +79,7 @@ export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>
   }
   const spans: HTMLElement[] = [];
   const chunks: Chunk[] = [];
-  let holder = list;
+  let holder: HTMLElement = list;
   axis.labels.forEach((label, i) => {
     if (i % CHUNK === 0) {
       holder = h("span", { class: "aw-chunk", role: "presentation" });

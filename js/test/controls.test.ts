@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+import type { Tile, ViewContext } from "../src/context.ts";
+import { createPlayer } from "../src/views/LayerSlider.ts";
+import { percent } from "../src/views/Predictions.ts";
+import { headChoices, methodsOf, moveLayer, nextHead, streamsOf, unitsOf, whereWords } from "../src/views/steps.ts";
+import type { Header, HeadKey, Source } from "../src/wire.ts";
+
+function source(method: string, unit: string, stream = "self", heads: number[] | null = [0, 1, 2]): Source {
+  return {
+    id: `${method}/${unit}/${stream}`,
+    method,
+    title: method,
+    unit,
+    stream,
+    query: unit,
+    key: unit,
+    layers: [0, 1, 2],
+    heads,
+    causal: false,
+    signed: false,
+    stochastic: true,
+    kind: "map",
+    note: "",
+  };
+}
+
+/** A context with just what the controls read: where they look, and which tiles are in the browser. */
+function context(shown: Source, layer: number, head: HeadKey, tiles: Set<number>) {
+  const at = { layer, head };
+  const asked: number[] = [];
+  let state = "ok";
+  const ctx = {
+    resolved: () => ({ source: shown, layer: at.layer, head: at.head, notes: [] }),
+    layerName: (l: number) => String(l),
+    headName: (h: HeadKey) => String(h),
+    selection: { set: (values: Partial<typeof at>) => Object.assign(at, values) },
+    tiles: {
+      get: (_: string, l: number) => (tiles.has(l) ? ({} as Tile) : undefined),
+      request: (_: string, l: number) => asked.push(l),
+      failure: () => undefined,
+      status: () => ({ state, message: "" }),
+    },
+  } as unknown as ViewContext;
+  return { ctx, at, asked, lose: () => (state = "no-kernel") };
+}
+
+test("play goes through the layers, waits for a tile, and ends at the last layer", () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  try {
+    const tiles = new Set([0, 1]);
+    const { ctx, at, asked } = context(source("attention", "token"), 0, 1, tiles);
+    const player = createPlayer(ctx, new AbortController().signal, () => {});
+    player.toggle(false);
+    assert.equal(at.layer, 1);
+    mock.timers.tick(500);
+    assert.equal(at.layer, 1, "layer 2 is not there yet");
+    assert.deepEqual(asked, [2]);
+    tiles.add(2);
+    player.arrived();
+    assert.equal(at.layer, 2);
+    mock.timers.tick(500);
+    assert.equal(player.playing(), false);
+    player.toggle(false);
+    assert.equal(at.layer, 0, "from the end it begins again");
+    player.toggle(false);
+    mock.timers.tick(5000);
+    assert.equal(at.layer, 0, "paused");
+  } finally {
+    mock.timers.reset();
+  }
+});
+
+test("play ends when there is no kernel, and with reduced motion it takes one step", () => {
+  const shown = context(source("attention", "token"), 0, 1, new Set([0]));
+  const player = createPlayer(shown.ctx, new AbortController().signal, () => {});
+  shown.lose();
+  player.toggle(false);
+  assert.equal(player.playing(), false);
+  player.toggle(true);
+  assert.equal(player.playing(), false);
+  assert.equal(shown.at.layer, 1);
+});
+
+test("layers and heads stop at both ends; a reduction leads to the nearest head", () => {
+  const { ctx, at } = context(source("attention", "token"), 2, "mean", new Set());
+  moveLayer(ctx, 1);
+  assert.equal(at.layer, 2);
+  moveLayer(ctx, -1);
+  assert.equal(at.layer, 1);
+  assert.equal(whereWords(ctx), "layer 1 of 3 · mean of heads");
+  const shown = source("attention", "token");
+  assert.deepEqual(headChoices(shown), ["mean", "max", 0, 1, 2]);
+  assert.equal(nextHead(shown, "mean", 1), 0);
+  assert.equal(nextHead(shown, "max", -1), 2);
+  assert.equal(nextHead(shown, 2, 1), 2);
+  assert.deepEqual(headChoices(source("rollout", "token", "self", null)), []);
+});
+
+test("an explorer offers what the store has, within what it was restricted to", () => {
+  const sources = [source("attention", "token"), source("attention", "word"), source("rollout", "token")];
+  const header = { sources: [...sources, source("attention", "token", "cross")] } as Header;
+  assert.deepEqual(unitsOf(header, sources[0] as Source, []), ["token", "word"]);
+  assert.deepEqual(unitsOf(header, sources[0] as Source, ["word"]), ["word"]);
+  assert.deepEqual(unitsOf(header, sources[2] as Source, []), ["token"]);
+  assert.deepEqual(
+    methodsOf(header, ["rollout"]).map((m) => m.method),
+    ["rollout"],
+  );
+  assert.deepEqual(streamsOf(header, "attention"), ["self", "cross"]);
+});
+
+test("a probability never rounds to impossible or certain", () => {
+  assert.equal(percent(0.4231), "42.3 %");
+  assert.equal(percent(0.0004), "< 0.1 %");
+  assert.equal(percent(0.99996), "> 99.9 %");
+  assert.equal(percent(1), "100.0 %");
+  assert.equal(percent(0), "0.0 %");
+});
