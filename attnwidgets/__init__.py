@@ -1,0 +1,106 @@
+"""Linked Jupyter widgets for looking at attention and token mixing in transformers.
+
+Trace a model once, explain what its layers did, look at it::
+
+    import attnwidgets as aw
+
+    trace = aw.trace(model, tokenizer, "The capital of France is")
+    aw.Explorer(trace)
+
+Names are loaded on first use: importing the package loads neither torch, transformers nor matplotlib.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnwidgets.demo import demo_model
+    from attnwidgets.explanations.attention import attention
+    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.registry import explain, methods
+    from attnwidgets.explanations.rollout import rollout
+    from attnwidgets.export.archive import load
+    from attnwidgets.export.html import to_html
+    from attnwidgets.tracing.given import from_attentions
+    from attnwidgets.tracing.run import trace
+    from attnwidgets.tracing.trace import Trace
+    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.views.base import link
+    from attnwidgets.views.explorer import Explorer, explore
+    from attnwidgets.views.head_grid import HeadGrid
+    from attnwidgets.views.heatmap import Heatmap
+    from attnwidgets.views.layer_slider import LayerSlider
+    from attnwidgets.views.selection import Selection
+    from attnwidgets.views.token_strip import TokenStrip
+
+__version__ = "0.1.0"
+
+# In the order of the flow: trace, explain, view, leave.
+_HOMES = {
+    "trace": "tracing.run",
+    "from_attentions": "tracing.given",
+    "demo_model": "demo",
+    "Trace": "tracing.trace",
+    "TokenAxis": "tracing.units",
+    "Unit": "tracing.units",
+    "attention": "explanations.attention",
+    "rollout": "explanations.rollout",
+    "explain": "explanations.registry",
+    "methods": "explanations.registry",
+    "MixingMap": "explanations.mixing_map",
+    "Attributions": "explanations.attributions",
+    "Heatmap": "views.heatmap",
+    "HeadGrid": "views.head_grid",
+    "TokenStrip": "views.token_strip",
+    "LayerSlider": "views.layer_slider",
+    "Explorer": "views.explorer",
+    "explore": "views.explorer",
+    "Selection": "views.selection",
+    "link": "views.base",
+    "load": "export.archive",
+    "to_html": "export.html",
+}
+
+__all__ = [
+    "Attributions",
+    "Explorer",
+    "HeadGrid",
+    "Heatmap",
+    "LayerSlider",
+    "MixingMap",
+    "Selection",
+    "TokenAxis",
+    "TokenStrip",
+    "Trace",
+    "Unit",
+    "attention",
+    "demo_model",
+    "explain",
+    "explore",
+    "from_attentions",
+    "link",
+    "load",
+    "methods",
+    "rollout",
+    "to_html",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use."""
+    if name not in _HOMES:
+        from attnwidgets._errors import suggest
+
+        raise AttributeError(f"module 'attnwidgets' has no attribute {name!r}.{suggest(name, _HOMES)}")
+    value = getattr(import_module(f"attnwidgets.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted([*__all__, "__version__"])

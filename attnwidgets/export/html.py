@@ -1,0 +1,320 @@
+"""Standalone pages: views in one file that needs neither kernel nor network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from attnwidgets.views.base import View
+    from attnwidgets.views.sources import Source
+    from attnwidgets.views.store import TileStore
+
+BUDGET = 10_000_000
+"""Bytes a page may have when nothing else is said."""
+
+_LEVEL = 6
+_STYLE = """
+:root{color-scheme:light dark}
+body{margin:0;background:Canvas;color:CanvasText;font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:1200px;margin:0 auto;padding:16px clamp(12px,3vw,32px)}
+h1{font-size:1.25rem;font-weight:600;margin:0 0 12px;overflow-wrap:anywhere}
+.aw-view{margin:0 0 24px}
+footer{font-size:.8rem;opacity:.75}
+"""
+
+
+def to_html(
+    views: View | Sequence[View],
+    path: str | Path,
+    *,
+    title: str | None = None,
+    budget: int = BUDGET,
+    heads: Sequence[int | str] | str = "all",
+    layers: Sequence[int] | str = "all",
+) -> Path:
+    """Write views as one HTML file that opens anywhere: no kernel, no network; linked views stay linked.
+
+    Small maps come whole. What would make the page larger than `budget` is left out, largest maps first,
+    with a note in the page; thumbnails and the selected matrices always come.
+
+    Args:
+        views: One view, or several, from top to bottom.
+        path: The file to write; it is replaced.
+        title: Title of the page, as text; by default the first view's title, or what it shows.
+        budget: Bytes the page may have.
+        heads: Heads of large maps to put in: numbers, "mean", "max"; "all": every one while the budget lasts.
+        layers: Layers of large maps to put in, by number, or "all".
+
+    Returns:
+        The path, with the page's size printed at its foot.
+
+    Raises:
+        IndexError: A layer or head that no view has; the message names the range.
+        ValueError: `heads` or `layers` is another string than "all", or there are no views.
+    """
+    from attnwidgets.views.base import View as BaseView
+
+    shown = [views] if isinstance(views, BaseView) else list(views)
+    if not shown or not all(isinstance(view, BaseView) for view in shown):
+        raise ValueError("to_html() takes one view or a list of views, such as aw.Explorer(trace).")
+    target = Path(path)
+    target.write_text(_page(shown, title, budget, _Choice.of(shown, heads, layers)), encoding="utf-8")
+    return target
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Heads and layers asked for; None: all."""
+
+    heads: frozenset[int | str] | None
+    layers: frozenset[int] | None
+
+    @classmethod
+    def of(
+        cls, views: Sequence[View], heads: Sequence[int | str] | str, layers: Sequence[int] | str
+    ) -> _Choice:
+        from attnwidgets.views.sources import REDUCTIONS, span
+
+        sources = [source for view in views for source in view.sources()]
+        known_heads = sorted({n for s in sources for n in s.heads or ()})
+        known_layers = sorted({n for s in sources for n in s.layers})
+        for name, given in (("heads", heads), ("layers", layers)):
+            if isinstance(given, str) and given != "all":
+                raise ValueError(f"{name}={given!r} is neither 'all' nor a list; for one, give [{given!r}].")
+        for head in () if isinstance(heads, str) else heads:
+            if head not in {*known_heads, *REDUCTIONS}:
+                raise IndexError(f"heads: {head!r} is not one of {span(tuple(known_heads))}, 'mean', 'max'.")
+        for layer in () if isinstance(layers, str) else layers:
+            if layer not in known_layers:
+                raise IndexError(
+                    f"layers: {layer!r} is out of range: the layers are {span(tuple(known_layers))}."
+                )
+        return cls(
+            None if isinstance(heads, str) else frozenset(heads),
+            None if isinstance(layers, str) else frozenset(layers),
+        )
+
+    def takes(self, layer: int, head: int | str) -> bool:
+        in_heads = self.heads is None or head == "-" or head in self.heads
+        return in_heads and (self.layers is None or layer in self.layers)
+
+
+@dataclass
+class _Archive:
+    """The tiles of one store that do not lie in its eager bytes."""
+
+    places: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
+    length: int = 0
+    left_out: int = 0
+
+    def add(self, meta: dict[str, Any], data: bytes) -> None:
+        self.places.append({**meta, "offset": self.length, "length": len(data)})
+        self.parts.append(data)
+        self.length += len(data)
+
+
+def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice) -> str:
+    from attnwidgets import __version__
+    from attnwidgets.views.runtime import bundle
+
+    script = re.sub(r"<(?=/script|!--)", r"\\x3c", bundle("standalone.js"), flags=re.IGNORECASE)
+    named = (
+        title
+        or next((view.options["title"] for view in views if view.options["title"]), "")
+        or _heading(views)
+    )
+    models, order, stores = _models(views)
+    blobs: dict[str, str] = {}
+    for name, entry in stores.items():
+        blobs[f"aw-data-{name}"] = _base64(zlib.compress(entry["eager"], _LEVEL))
+    spent = len(script) + sum(map(len, blobs.values())) + len(_json({"models": models})) + 4000
+    archives: dict[str, _Archive] = {}
+    for name, entry in stores.items():
+        share = (budget - spent) // (len(stores) - len(archives))
+        archives[name] = _fill(entry, choice, share)
+        blobs[f"aw-tiles-{name}"] = _base64(b"".join(archives[name].parts))
+        spent += len(blobs[f"aw-tiles-{name}"]) + len(_json(archives[name].places))
+    state = {
+        "version": 1,
+        "models": models,
+        "views": order,
+        "archive": {name: archive.places for name, archive in archives.items()},
+    }
+    left_out = sum(archive.left_out for archive in archives.values())
+    kept = sum(len(archive.places) for archive in archives.values())
+    kept += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
+    note = (
+        f"All {kept:,} matrices are in it."
+        if not left_out
+        else f"It holds {kept:,} of {kept + left_out:,} matrices and all thumbnails; "
+        "the others were left out for its size, and need the notebook."
+    )
+    data = "\n".join(
+        f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
+        for name, blob in blobs.items()
+    )
+    # Only our own script may run and nothing may be loaded: whatever a text holds, it stays text.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
+    )
+    places = "\n".join(f'<div class="aw-view" data-model="{name}"></div>' for name in order)
+    page = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{_text(named)}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{_text(named)}</h1>
+{places}
+<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {note}</footer>
+</main>
+<script type="application/json" id="aw-state">{_json(state)}</script>
+{data}
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+    return page.replace("\0SIZE\0", f"{len(page.encode()) / 1e6:.2f} MB")
+
+
+def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
+    """Return the models' states by short name, the views' names in order, and what each store holds."""
+    from attnwidgets.views.store import describe
+
+    models: dict[str, Any] = {}
+    names: dict[int, str] = {}
+    stores: dict[str, dict[str, Any]] = {}
+    order = []
+
+    def name_of(kind: str, widget: Any) -> str:
+        count = sum(name.startswith(kind) for name in names.values())
+        return names.setdefault(id(widget), f"{kind}{count}")
+
+    for view in views:
+        known = id(view.store) in names
+        store, selection = name_of("store", view.store), name_of("selection", view.selection)
+        if not known:
+            held = _sources(views, view.store)
+            header, eager = describe(held, (view.selection.layer, view.selection.head))
+            stores[store] = {
+                "sources": held,
+                "eager": eager,
+                "state": {"header": header},
+                "selection": view.selection,
+            }
+            models[store] = {"kind": "store", "state": {"header": header}}
+        models[selection] = {"kind": "selection", "state": _selection_state(view.selection)}
+        name = name_of("view", view)
+        order.append(name)
+        models[name] = {
+            "kind": "view",
+            "view": view.name,
+            "state": {
+                "runtime": "",
+                "store": f"anywidget:{store}",
+                "selection": f"anywidget:{selection}",
+                "options": dict(view.options),
+            },
+        }
+    return models, order, stores
+
+
+def _selection_state(selection: Any) -> dict[str, Any]:
+    names = ("layer", "head", "unit", "method", "stream", "pinned")
+    state = selection.get_state(key=names)
+    return {**{name: state[name] for name in names}, "hover": None}
+
+
+def _sources(views: Sequence[View], store: TileStore) -> list[Source]:
+    """Return only what these views show: an assignment's page must not hold its answer."""
+    found: dict[str, Source] = {}
+    for view in views:
+        if view.store is store:
+            found |= {source.id: source for source in view.sources()}
+    return list(found.values())
+
+
+def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
+    """Return the tiles that fit into `room` bytes of base64, those that are looked at first in front."""
+    archive = _Archive()
+    eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
+    full = False
+    for source, layer, head in _ranked(entry["sources"], entry["selection"]):
+        if (source.id, layer, head) in eager:
+            continue
+        if full or not choice.takes(layer, head):
+            archive.left_out += 1
+            continue
+        tile = source.tile(layer, head)
+        data = zlib.compress(tile.data, _LEVEL)
+        if (archive.length + len(data)) * 4 / 3 + 200 * (len(archive.places) + 1) > room:
+            full = True
+            archive.left_out += 1
+            continue
+        archive.add(tile.meta(), data)
+    return archive
+
+
+def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source, int, int | str]]:
+    """Yield every tile: the selected one, means over heads, small sources, layers near the selected one."""
+
+    def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
+        source, layer, head = at
+        rows, cols = source.shape
+        selected = source.method == selection.method and layer == selection.layer and head == selection.head
+        return (
+            not (selected and source.unit == selection.unit),
+            head not in {"-", "mean"},
+            rows * cols,
+            abs(layer - selection.layer),
+        )
+
+    everything = [(s, layer, head) for s in sources for layer in s.layers for head in s.heads_of_tiles(layer)]
+    yield from sorted(everything, key=rank)
+
+
+def _heading(views: Sequence[View]) -> str:
+    """Return what the first view shows, in words."""
+    header = views[0].store.header
+    model, text = header.get("model", ""), header.get("text", "").strip()
+    short = text if len(text) <= 80 else text[:79] + "…"  # noqa: PLR2004 - a line
+    return " · ".join(filter(None, (model.rsplit("/", 1)[-1], short))) or views[0].name
+
+
+def _json(value: Any) -> str:
+    # `<` would end the script element; the two separators are line ends to JavaScript but not to JSON.
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+_CONTROLS = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: "␡",
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], "�"),
+}
+
+
+def _text(text: str) -> str:
+    """Return text as HTML: escaped, control characters visible, unable to turn its surroundings around."""
+    return html.escape(text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROLS))

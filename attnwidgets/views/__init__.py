@@ -1,0 +1,37 @@
+"""Linked views of traces and explanations, one class a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.views.base import View, link
+from attnwidgets.views.explorer import Explorer, explore
+from attnwidgets.views.head_grid import HeadGrid
+from attnwidgets.views.heatmap import Heatmap
+from attnwidgets.views.layer_slider import LayerSlider
+from attnwidgets.views.selection import Cell, Selection
+from attnwidgets.views.sources import is_attributions
+from attnwidgets.views.token_strip import TokenStrip
+
+if TYPE_CHECKING:
+    from attnwidgets.explanations import Explanation
+
+__all__ = [
+    "Cell",
+    "Explorer",
+    "HeadGrid",
+    "Heatmap",
+    "LayerSlider",
+    "Selection",
+    "TokenStrip",
+    "View",
+    "explore",
+    "link",
+    "view_of",
+]
+
+
+def view_of(explanation: Explanation, **options: Any) -> View:
+    """Return the view that shows an explanation best: a Heatmap of a map, a TokenStrip of attributions."""
+    view = TokenStrip if is_attributions(explanation) else Heatmap
+    return view(explanation, **options)

@@ -1,0 +1,265 @@
+"""View: what every view has in common. Its subclasses add a name and what they accept."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import anywidget
+from traitlets import Dict, Unicode
+
+from attnwidgets._errors import suggest
+from attnwidgets.views.lifecycle import CELLS
+from attnwidgets.views.marks import checked_marks
+from attnwidgets.views.offer import check_units, explanations_of
+from attnwidgets.views.runtime import Runtime
+from attnwidgets.views.selection import Selection
+from attnwidgets.views.store import TileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from attnwidgets.views.sources import Source
+
+# One store and one selection per trace, for as long as a view shows it.
+_STORES: WeakValueDictionary[str, TileStore] = WeakValueDictionary()
+_SELECTIONS: WeakValueDictionary[str, Selection] = WeakValueDictionary()
+
+
+def stub(view: str) -> str:
+    """Return a view's whole module: it asks the Runtime for the renderer of this name."""
+    return (
+        'export default{async render(c){return(await c.host.getWidget(c.model.get("runtime"))).exports.'
+        f"{view}(c)}}}}"
+    )
+
+
+class View(anywidget.AnyWidget):
+    """A linked picture of a trace or an explanation.
+
+    Views of one trace share a `Selection` (`view.selection`) and one tile store, also across cells;
+    `aw.link` joins views of different traces.
+
+    Args:
+        shown: A MixingMap, Attributions or trace (then: its attention).
+        marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
+        index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
+        title: Heading.
+        methods: What an Explorer offers; empty: everything it can.
+        units: Units offered ("token", "word", ...); empty: all.
+        layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
+        layout: ipywidgets Layout of the output.
+
+    Raises:
+        TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
+        ValueError, IndexError: An option out of its range; the message names the range.
+    """
+
+    _VIEW: ClassVar[str] = ""
+    _MANY_METHODS: ClassVar[bool] = False
+    _MARKS: ClassVar[str] = ""
+
+    _esm = Unicode().tag(sync=True)
+    runtime = anywidget.WidgetTrait().tag(sync=True)
+    store = anywidget.WidgetTrait().tag(sync=True)
+    selection = anywidget.WidgetTrait().tag(sync=True)
+    options = Dict().tag(sync=True, echo_update=False)
+
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        marks: Sequence[Any] = (),
+        index_base: int = 0,
+        title: str = "",
+        methods: Sequence[str] = (),
+        units: Sequence[str] = (),
+        layer: int | None = None,
+        head: int | str | None = None,
+        unit: str | None = None,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        for name in unknown:
+            known = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
+            near = suggest(name, known)
+            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
+        if index_base not in {0, 1}:
+            raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
+        methods, units = _names("methods", methods), _names("units", units)
+        explanations = explanations_of(self._VIEW, shown, methods, many=self._MANY_METHODS)
+        check_units(self._VIEW, explanations, units)
+        main = explanations[0]
+        self._explanations = tuple(explanations)
+        self._holder = uuid4().hex
+        self._trace_id = str(main.trace_id)
+        self._options: dict[str, Any] = {
+            "method": None,
+            "unit": None,
+            "stream": None,
+            "indexBase": index_base,
+            "title": str(title),
+            "marks": checked_marks(self._VIEW, self._MARKS, marks),
+            "methods": [],
+            "units": list(units),
+        }
+        self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
+        traits = self._connect(fixed=not self._MANY_METHODS and main is shown)
+        super().__init__(
+            _esm=stub(self._VIEW),
+            runtime=Runtime.get(),
+            options=self._options,
+            **traits,
+            **({} if layout is None else {"layout": layout}),
+        )
+        self._own_layout = layout is None
+        CELLS.mark(self)
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        """Join the store and the selection of this view's trace, and go where the caller wants to look."""
+        main = self._explanations[0]
+        store = _STORES.get(self._trace_id)
+        if store is None or not store.is_open:
+            store = _STORES[self._trace_id] = TileStore()
+        store.acquire(self._holder)
+        first = (self._wanted["layer"], self._wanted["head"])
+        keys = store.register(self._explanations, self._holder, units=self._options["units"], first=first)
+        self._keys = frozenset(keys)
+        base = next(s for s in store.sources() if s.method == keys[0])
+        if fixed:
+            # A view of one map shows this map, whatever an Explorer beside it is switched to.
+            self._options["method"] = keys[0]
+            self._options["stream"] = base.stream
+            if main.unit != base.unit:
+                self._options["unit"] = main.unit
+        self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
+
+        selection = _SELECTIONS.get(self._trace_id)
+        if selection is None or not selection.is_open:
+            selection = _SELECTIONS[self._trace_id] = Selection(
+                store,
+                layer=base.layers[0],
+                head="-" if base.heads is None else base.heads[0],
+                unit=self._options["units"][0] if self._options["units"] else main.unit,
+                method=keys[0],
+                stream=base.stream,
+            )
+        selection.acquire(self._holder)
+        try:
+            for name, value in self._wanted.items():
+                if value is not None:
+                    setattr(selection, name, value)
+        except (IndexError, ValueError):
+            selection.release(self._holder)
+            store.release(self._holder)
+            raise
+        if selection.head == "-" and base.heads is not None:
+            selection.head = base.heads[0]
+        return {"store": store, "selection": selection}
+
+    @property
+    def name(self) -> str:
+        """Name of the view, the same in Python and in the browser."""
+        return self._VIEW
+
+    def sources(self) -> list[Source]:
+        """Return what this view offers: its methods in its units."""
+        units = self._options["units"]
+        held = [source for source in self.store.sources() if source.method in self._keys]
+        return [source for source in held if source.unit in units] or held if units else held
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove this view, and what only it used, from the browser and from the kernel's memory."""
+        if self.comm is None:
+            return
+        CELLS.forget(self)
+        super().close()
+        if self._own_layout:
+            self.layout.close()
+        self.selection.release(self._holder)
+        self.store.release(self._holder)
+        self.selection.forget(self.store)
+
+    def _reopen(self) -> None:
+        # ipywidgets disables the display of a closed widget for good; a view that is still in a variable
+        # can be shown again, as it was.
+        self.__dict__.pop("_repr_mimebundle_", None)
+        layer_head = self._wanted | {"layer": self.selection.layer, "head": self.selection.head}
+        self._wanted = {name: None if value == "-" else value for name, value in layer_head.items()}
+        traits = self._connect(fixed=self._options["method"] is not None)
+        if self._own_layout:
+            self.layout.open()
+        with self.hold_trait_notifications():
+            self.runtime = Runtime.get()
+            self.store, self.selection = traits["store"], traits["selection"]
+            self.options = dict(self._options)
+        self.open()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
+        """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text."""
+        if self.comm is None:
+            self._reopen()
+        CELLS.mark(self)
+        found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        if "image/png" not in (exclude or ()):
+            data["image/png"] = base64.b64encode(self._png()).decode("ascii")
+        return data, metadata
+
+    def _png(self) -> bytes:
+        from attnwidgets.export.figures import png
+
+        return png(self._explanations[0])
+
+    def __repr__(self) -> str:
+        return f"{self._VIEW}({self._explanations[0]!r})"
+
+    # -- leaving -----------------------------------------------------------------------------------
+
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        budget: int | None = None,
+        heads: Sequence[int | str] | str = "all",
+        layers: Sequence[int] | str = "all",
+    ) -> Path:
+        """Write this view as one page that needs neither kernel nor network; see `aw.to_html`."""
+        from attnwidgets.export.html import BUDGET, to_html
+
+        return to_html(
+            [self], path, title=title, budget=BUDGET if budget is None else budget, heads=heads, layers=layers
+        )
+
+
+def link(first: View, *others: View) -> None:
+    """Let views of different traces share one selection: the first one's.
+
+    Layers, heads and positions that a view does not have are shown at the nearest it has.
+
+    Raises:
+        TypeError: Something is not a view.
+    """
+    for view in (first, *others):
+        if not isinstance(view, View):
+            raise TypeError(f"link() takes views, not {type(view).__name__}.")
+    for view in others:
+        before = view.selection
+        if before is first.selection:
+            continue
+        first.selection.covers(view.store)
+        first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
+        view.selection = first.selection
+        before.release(view._holder)  # noqa: SLF001
+
+
+def _names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError(f"{argument}={given!r} is one name; give a list: {argument}=[{given!r}].")
+    return tuple(given)

@@ -1,0 +1,114 @@
+"""What a view may be given, and the explanations it offers for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import suggest
+from attnwidgets.views.sources import is_attributions
+from attnwidgets.views.store import units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXPLORER_METHODS = ("attention", "rollout")
+"""Methods an Explorer offers for a trace when none are named: what every recorded pass can answer."""
+
+
+def is_trace(shown: Any) -> bool:
+    """Return whether something is a trace."""
+    return hasattr(shown, "attention_layer") and hasattr(shown, "streams")
+
+
+def is_explanation(shown: Any) -> bool:
+    """Return whether something is a MixingMap or Attributions."""
+    return (
+        hasattr(shown, "method")
+        and hasattr(shown, "unit")
+        and (hasattr(shown, "query") or hasattr(shown, "axis"))
+    )
+
+
+def attention_of(trace: Any) -> list[Any]:
+    """Return the attention of every stream of a trace, the default one first."""
+    from attnwidgets.explanations.attention import attention
+
+    streams = [trace.default_stream, *(name for name in trace.streams if name != trace.default_stream)]
+    return [attention(trace, stream=name) for name in streams]
+
+
+def explanations_of(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> list[Any]:
+    """Return the explanations that a view shows.
+
+    Args:
+        view: The view's name, for errors.
+        shown: A MixingMap, Attributions, or a trace.
+        methods: Names of methods to offer; empty: the view's own choice.
+        many: Whether the view offers a choice of methods.
+
+    Raises:
+        TypeError: `shown` is nothing that can be shown.
+        ValueError: A method is unknown or not to be had from `shown`.
+    """
+    if isinstance(shown, (list, tuple)) and shown and all(is_trace(item) for item in shown):
+        raise TypeError(f"{view}() shows one trace, and was given {len(shown)}: make a view of each.")
+    if not is_trace(shown) and not is_explanation(shown):
+        raise TypeError(
+            f"{view}() shows a trace, a MixingMap or Attributions, not {type(shown).__name__}. "
+            "aw.trace(model, tokenizer, text) or aw.from_attentions(attentions, tokens) makes one."
+        )
+    if not many:
+        if methods:
+            raise ValueError(f"{view}() shows one method; methods= is for Explorer().")
+        return [shown] if is_explanation(shown) else attention_of(shown)
+    if is_explanation(shown):
+        return _from_map(view, shown, methods)
+    return _from_trace(shown, methods or EXPLORER_METHODS)
+
+
+def _from_trace(trace: Any, names: Sequence[str]) -> list[Any]:
+    from attnwidgets.explanations.registry import methods as registered
+
+    table = registered()
+    found = []
+    for name in names:
+        function = table[name].function
+        for base in attention_of(trace):
+            if name == "attention":
+                found.append(base)
+            elif base.query is base.key or base.query == base.key:
+                found.append(
+                    function(
+                        trace, **({} if base.stream == trace.default_stream else {"stream": base.stream})
+                    )
+                )
+    return found
+
+
+def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
+    from attnwidgets.explanations.rollout import rollout
+
+    offered = [shown.method]
+    square = not is_attributions(shown) and shown.query == shown.key
+    if square and shown.method != "rollout" and shown.stochastic:
+        offered.append("rollout")
+    for name in names:
+        if name not in offered:
+            raise ValueError(
+                f"{view}(methods=...): {name!r} is not to be had from a map of {shown.method}, which offers "
+                f"{', '.join(map(repr, offered))}.{suggest(name, offered)} Give the trace for more."
+            )
+    return [shown if name == shown.method else rollout(shown) for name in names or offered]
+
+
+def check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -> None:
+    """Refuse unit names that none of the explanations can be read in.
+
+    Raises:
+        ValueError: The message lists the units there are.
+    """
+    known = list(dict.fromkeys(name for item in explanations for name in units_of(item)))
+    for name in units:
+        if name not in known:
+            listed, near = ", ".join(map(repr, known)), suggest(name, known)
+            raise ValueError(f"{view}(units=...): {name!r} is not one of {listed}.{near}")

@@ -1,0 +1,68 @@
+"""The Runtime: the one model that carries the bundle, so that a view costs a few hundred bytes."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import anywidget
+from traitlets import Unicode
+
+STATIC = Path(__file__).parents[1] / "static"
+
+
+@cache
+def bundle(name: str) -> str:
+    """Return a built script of `attnwidgets/static`.
+
+    Raises:
+        FileNotFoundError: The package was installed without it.
+    """
+    path = STATIC / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{name} is missing from attnwidgets/static: the installation is incomplete. "
+            "Install the package again, or build it with `make js` in a checkout."
+        )
+    return path.read_text(encoding="utf-8")
+
+
+class Runtime(anywidget.AnyWidget):
+    """Model-only widget whose module exports the renderers of every view."""
+
+    _esm = Unicode().tag(sync=True)
+
+    _current: Runtime | None = None
+
+    @classmethod
+    def get(cls) -> Runtime:
+        """Return this kernel's Runtime, made on first use and again after `Widget.close_all()`."""
+        if cls._current is None or cls._current.comm is None:
+            cls._current = Runtime(_esm=bundle("attnwidgets.js"))
+        return cls._current
+
+
+class SharedModel(anywidget.AnyWidget):
+    """A model without a view: shared by views, and closed with the last of them."""
+
+    _esm = Unicode("export default{}").tag(sync=True)
+
+    def __init__(self, **traits: object) -> None:
+        self._users: set[str] = set()
+        # Never drawn, so it needs no Layout of its own.
+        super().__init__(layout=Runtime.get().layout, **traits)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the browser may still know this model."""
+        return self.comm is not None
+
+    def acquire(self, holder: str) -> None:
+        """Keep this model open for a view."""
+        self._users.add(holder)
+
+    def release(self, holder: str) -> None:
+        """Give up one view's hold; the last one closes the model."""
+        self._users.discard(holder)
+        if not self._users:
+            self.close()

@@ -1,0 +1,199 @@
+"""The Selection: what every linked view looks at. Readable and writable from Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from traitlets import Any as AnyTrait
+from traitlets import Int, Unicode, validate
+
+from attnwidgets._errors import suggest
+from attnwidgets.views.runtime import SharedModel
+from attnwidgets.views.sources import REDUCTIONS, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Self
+
+    from attnwidgets.views.store import TileStore
+
+
+class Cell(tuple[int, int]):
+    """A cell of a map as `(query, key)`, with the unit that its indices count.
+
+    An index of -1 means that only the other side is chosen.
+    """
+
+    unit: str
+
+    def __new__(cls, query: int, key: int, unit: str) -> Self:
+        """Make a cell."""
+        cell = super().__new__(cls, (int(query), int(key)))
+        cell.unit = unit
+        return cell
+
+    def __getnewargs__(self) -> tuple[int, int, str]:
+        return self[0], self[1], self.unit
+
+    @property
+    def query(self) -> int:
+        """Row: the element that looks."""
+        return self[0]
+
+    @property
+    def key(self) -> int:
+        """Column: the element looked at."""
+        return self[1]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Cell) and other.unit != self.unit:
+            return False
+        return tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
+
+    def __repr__(self) -> str:
+        return f"Cell(query={self.query}, key={self.key}, unit={self.unit!r})"
+
+
+def _cell_to_json(cell: Cell | None, _: object) -> dict[str, Any] | None:
+    return None if cell is None else {"unit": cell.unit, "query": cell.query, "key": cell.key}
+
+
+class Selection(SharedModel):
+    """Layer, head, unit, method, stream and pinned cell, shared by reference among linked views.
+
+    Setting a trait moves every view. `layer` is a number, `head` a number, `"mean"`, `"max"` or `"-"` (no
+    head axis); numbers are the model's own, from 0. `pinned` is None or `(query, key)`, counted in `unit`, or
+    `(query, key, unit)`. `hover` lives in the browser and is never sent to Python.
+
+    Raises:
+        IndexError: A layer, head or pinned index out of range; the message names the range.
+        ValueError: An unknown unit, method, stream or reduction; the message lists what there is.
+    """
+
+    layer = Int(0).tag(sync=True)
+    head = AnyTrait(0).tag(sync=True)
+    unit = Unicode("token").tag(sync=True)
+    method = Unicode("").tag(sync=True)
+    stream = Unicode("self").tag(sync=True)
+    pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
+    hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
+
+    def __init__(self, store: TileStore, **traits: object) -> None:
+        self._stores: list[TileStore] = [store]
+        super().__init__(**traits)
+
+    def covers(self, store: TileStore) -> None:
+        """Let this selection range over another store too (after `link`)."""
+        if store not in self._stores:
+            self._stores.append(store)
+
+    def forget(self, store: TileStore) -> None:
+        """Stop ranging over a store that no view of this selection shows any more."""
+        if store in self._stores and len(self._stores) > 1:
+            self._stores.remove(store)
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the browser sent, without hover."""
+        # The browser's save carries whatever was set since the last one, hover included. Python has no use
+        # for it, and echoing it would pull other pages' pointers about.
+        super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
+
+    def __repr__(self) -> str:
+        return (
+            f"Selection(layer={self.layer}, head={self.head!r}, unit={self.unit!r}, method={self.method!r}, "
+            f"stream={self.stream!r}, pinned={self.pinned!r})"
+        )
+
+    # -- validation --------------------------------------------------------------------------------
+
+    @validate("layer")
+    def _check_layer(self, proposal: dict[str, Any]) -> int:
+        layer = int(proposal["value"])
+        known = sorted({n for store in self._stores for source in store.sources() for n in source.layers})
+        if known and layer not in known:
+            raise IndexError(f"layer={layer} is out of range: the layers are {span(tuple(known))}.")
+        return layer
+
+    @validate("head")
+    def _check_head(self, proposal: dict[str, Any]) -> int | str:
+        head = proposal["value"]
+        if isinstance(head, str):
+            if head not in {*REDUCTIONS, "-"}:
+                raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
+            return head
+        if isinstance(head, bool) or not hasattr(head, "__index__"):
+            raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
+        known = sorted(
+            {n for store in self._stores for source in store.sources() for n in source.heads or ()}
+        )
+        if known and head not in known:
+            raise IndexError(
+                f"head={head} is out of range: the heads are {span(tuple(known))}, 'mean' and 'max'."
+            )
+        return int(head)
+
+    @validate("unit")
+    def _check_unit(self, proposal: dict[str, Any]) -> str:
+        return self._among(
+            "unit", proposal["value"], (s.unit for store in self._stores for s in store.sources())
+        )
+
+    @validate("method")
+    def _check_method(self, proposal: dict[str, Any]) -> str:
+        return self._among(
+            "method", proposal["value"], (s.method for store in self._stores for s in store.sources())
+        )
+
+    @validate("stream")
+    def _check_stream(self, proposal: dict[str, Any]) -> str:
+        return self._among(
+            "stream", proposal["value"], (s.stream for store in self._stores for s in store.sources())
+        )
+
+    @staticmethod
+    def _among(name: str, value: str, choices: Iterable[str]) -> str:
+        known = list(dict.fromkeys(choices))
+        if known and value not in known:
+            raise ValueError(
+                f"{name}={value!r} is not one of {', '.join(map(repr, known))}.{suggest(value, known)}"
+            )
+        return value
+
+    @validate("hover")
+    def _check_hover(self, proposal: dict[str, Any]) -> Cell | None:
+        return self._cell("hover", proposal["value"])
+
+    @validate("pinned")
+    def _check_pinned(self, proposal: dict[str, Any]) -> Cell | None:
+        cell = self._cell("pinned", proposal["value"])
+        if cell is None:
+            return None
+        shapes = [s.shape for store in self._stores for s in store.sources() if s.unit == cell.unit]
+        if not shapes:
+            self._among("pinned unit", cell.unit, (s.unit for store in self._stores for s in store.sources()))
+        for side, index, sizes in (
+            ("query", cell.query, [rows for rows, _ in shapes]),
+            ("key", cell.key, [cols for _, cols in shapes]),
+        ):
+            if sizes and not -1 <= index < max(sizes):
+                raise IndexError(
+                    f"pinned {side} {index} is out of range: there are {max(sizes)} {cell.unit}s, "
+                    f"0 to {max(sizes) - 1} (-1: none)."
+                )
+        return cell
+
+    def _cell(self, name: str, value: Any) -> Cell | None:
+        if value is None or isinstance(value, Cell):
+            return value
+        if isinstance(value, dict) and {"query", "key"} <= value.keys():
+            return Cell(value["query"], value["key"], value.get("unit", self.unit))
+        if isinstance(value, (tuple, list)) and len(value) in {2, 3}:
+            return Cell(value[0], value[1], value[2] if len(value) == 3 else self.unit)  # noqa: PLR2004
+        raise ValueError(f"{name}={value!r} is neither None nor (query, key) nor (query, key, unit).")
