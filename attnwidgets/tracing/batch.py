@@ -11,8 +11,8 @@ from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.axes import frame_axis, numbered, patch_axis, prefixed
 from attnwidgets.tracing.inputs import text_tokenizer
 from attnwidgets.tracing.predictions import predict
-from attnwidgets.tracing.recorder import Pass, forward_parameters
-from attnwidgets.tracing.trace import GivenLayer, Layer, RecordedLayer, Stream, Trace, tower_names
+from attnwidgets.tracing.recorder import Pass, can_generate, forward_parameters, unpeft
+from attnwidgets.tracing.trace import MAPS, GivenLayer, Layer, RecordedLayer, Stream, Trace, tower_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.recorder import Call
     from attnwidgets.tracing.units import TokenAxis
 
-# How cross-attention modules are called: encoder_attn, EncDecAttention, crossattention, cross_attn, multihead_attn2
+# How cross-attention modules are called: encoder_attn, EncDecAttention, crossattention, cross_attn,
+# multihead_attn2
 _CROSS = re.compile(r"enc_?dec|encoder_att|cross", re.IGNORECASE)
 
 
-def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:  # noqa: ANN401
+def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:
     """Return model inputs for a batch, padded on the right on the model's device.
 
-    The right side is taken whatever the tokenizer's `padding_side`: positions then are those of the text alone, in
-    models that count positions themselves as well.
+    The right side is taken whatever the tokenizer's `padding_side`: positions then are those of the text
+    alone, in models that count positions themselves as well.
     """
     device = next((p.device for p in model.parameters() if p.device.type != "meta"), torch.device("cpu"))
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
@@ -78,10 +79,13 @@ def _stack(name: str) -> str:
 
 
 def _calls_by_stream(model: nn.Module, calls: Sequence[Call]) -> dict[str, list[Call]]:
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
     ids = {id(module): name for name, module in model.named_modules()}
-    encoder = _encoder_of(base)
-    inside = {ids[id(module)] for module in encoder.modules() if id(module) in ids} if encoder is not None else set()
+    encoder = _encoder_of(unpeft(model))
+    inside = (
+        {ids[id(module)] for module in encoder.modules() if id(module) in ids}
+        if encoder is not None
+        else set()
+    )
     streams: dict[str, list[Call]] = {}
     outside = [call for call in calls if call.name not in inside]
     if encoder is not None and outside and len(outside) < len(calls):
@@ -91,7 +95,9 @@ def _calls_by_stream(model: nn.Module, calls: Sequence[Call]) -> dict[str, list[
             cross = call.name not in inside and bool(_CROSS.search(tail))
             streams["encoder" if call.name in inside else "cross" if cross else "decoder"].append(call)
         return {name: found for name, found in streams.items() if found}
-    crossing = [call for call in calls if _CROSS.search(call.name.split(".")[-1]) or "crossattention" in call.name]
+    crossing = [
+        call for call in calls if _CROSS.search(call.name.split(".")[-1]) or "crossattention" in call.name
+    ]
     if outside and len(outside) == len(calls) and crossing and len(crossing) < len(calls):
         return {"decoder": [c for c in calls if c not in crossing], "cross": crossing}
     stacks = list(dict.fromkeys(_stack(call.name) for call in calls))
@@ -102,7 +108,7 @@ def _calls_by_stream(model: nn.Module, calls: Sequence[Call]) -> dict[str, list[
     return dict(sorted(streams.items(), key=lambda item: item[0] != "text"))
 
 
-def _encoder_of(model: Any) -> nn.Module | None:  # noqa: ANN401 - any transformers model
+def _encoder_of(model: Any) -> nn.Module | None:
     if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return None
     inner = getattr(model, "model", model)
@@ -110,13 +116,14 @@ def _encoder_of(model: Any) -> nn.Module | None:  # noqa: ANN401 - any transform
         found = getattr(owner, "encoder", None)
         if isinstance(found, torch.nn.Module):
             return found
-    return model.get_encoder() if hasattr(model, "get_encoder") else None
+    found = model.get_encoder() if hasattr(model, "get_encoder") else None
+    return found if isinstance(found, torch.nn.Module) else None
 
 
 def traces_of(
     model: nn.Module,
-    given_model: Any,  # noqa: ANN401 - as the user gave it
-    tokenizer: Any,  # noqa: ANN401 - as the user gave it
+    given_model: Any,
+    tokenizer: Any,
     samples: Sequence[Sample],
     inputs: dict[str, Any],
     done: Pass,
@@ -144,7 +151,6 @@ def traces_of(
         }
         ids = sample.ids if sample.decoder_ids is None else sample.decoder_ids
         own = _own_logits(logits, number, len(samples), None if ids is None else len(ids), memory)
-        generates = bool(model.can_generate()) if callable(getattr(model, "can_generate", None)) else False
         tensor = None if sample.ids is None else torch.tensor(sample.ids)
         notes = [note for note in (sample.warning, done.note) if note]
         found.append(
@@ -158,14 +164,14 @@ def traces_of(
                 inputs=collate(model, reader, [sample]) if len(samples) > 1 else inputs,
                 warning="; ".join(notes),
                 memory=memory,
-                predicted=predict(own, config, reader, tensor, generates=generates),
+                predicted=predict(own, config, reader, tensor, generates=can_generate(model)),
             )
         )
     return found
 
 
-def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory: int) -> Tensor | None:  # noqa: ANN401
-    """Return one sample's logits on the CPU; only the last position's where all of them exceed the byte budget."""
+def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory: int) -> Tensor | None:
+    """Return one sample's logits on the CPU; the last position only where all exceed the byte budget."""
     if not isinstance(logits, torch.Tensor) or logits.shape[0] != batch:
         return None
     own = logits[number]
@@ -180,7 +186,7 @@ def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory
 class _Axes:
     """The axes of one sample, by stream and length."""
 
-    def __init__(self, config: Any, sample: Sample, inputs: dict[str, Any]) -> None:  # noqa: ANN401
+    def __init__(self, config: Any, sample: Sample, inputs: dict[str, Any]) -> None:
         self.config, self.sample = config, sample
         self.pixels = inputs.get("pixel_values")
         self.text = None if sample.text is None else sample.text.axis()
@@ -206,7 +212,12 @@ def _rate(sample: Sample) -> float:
 
 
 def _stream(
-    axes: _Axes, stream: str, layers: Sequence[Call] | Sequence[Tensor], number: int, widths: Mapping[str, int], model: str
+    axes: _Axes,
+    stream: str,
+    layers: Sequence[Call] | Sequence[Tensor],
+    number: int,
+    widths: Mapping[str, int],
+    model: str,
 ) -> Stream:
     """Return one stream of one sample, without its padding.
 
@@ -229,8 +240,9 @@ def _stream(
             width = widths["decoder" if side == "decoder" and axes.sample.decoder_ids else "text"]
             if got[0] != widths["batch"] or (ids is not None and length < width):
                 raise UnsupportedModelError(
-                    f"The attention of {model} cannot be traced: it attends in windows or blocks (a call for {got[0]} "
-                    f"inputs with {got[1]} queries and {got[2]} keys), not from every token to every token."
+                    f"The attention of {model} cannot be traced: it attends in windows or "
+                    f"blocks (a call for {got[0]} inputs with {got[1]} queries and {got[2]} keys), not from "
+                    "every token to every token."
                 )
             kept.append(length if ids is None else length - (width - len(ids)))
         if isinstance(layer, torch.Tensor):
@@ -240,7 +252,7 @@ def _stream(
     sizes = {layer.shape[1:] for layer in found}
     if len(sizes) > 1:
         raise UnsupportedModelError(
-            f"The attention of {model} cannot be traced: the maps of its layers differ in size ({sorted(sizes)})."
+            f"The attention of {model} cannot be traced: its layers differ in size ({sorted(sizes)})."
         )
     queries, keys = sizes.pop()
     return Stream(tuple(found), axes.of(sides[0], queries), axes.of(sides[1], keys))
@@ -249,5 +261,5 @@ def _stream(
 def _size(layer: Call | Tensor) -> tuple[int, int, int]:
     """Return batch, queries and keys of a call or of given weights; zeros where the shape is another."""
     if isinstance(layer, torch.Tensor):
-        return (layer.shape[0], layer.shape[2], layer.shape[3]) if layer.dim() == 4 else (0, 0, 0)  # noqa: PLR2004
+        return (layer.shape[0], layer.shape[2], layer.shape[3]) if layer.dim() == MAPS else (0, 0, 0)
     return layer.query.shape[0], layer.query.shape[2], layer.key.shape[2]

@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 _IMPLEMENTATION = "_attn_implementation_internal"
 # Set by transformers on models whose output-capturing hooks it has installed for good.
 _CAPTURING = "_output_capturing_hooks_installed"
-_HOOKS = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks")
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+)
 
-# Configs cannot be hashed nor carry foreign attributes (they are saved as JSON), so locks are kept by identity.
+# Configs cannot be hashed nor carry foreign attributes (they are saved as JSON), so locks are kept by
+# identity.
 _locks: dict[int, tuple[weakref.ref[object], threading.RLock]] = {}
 _locks_guard = threading.Lock()
 
 
-def unwrap(model: Any) -> nn.Module:  # noqa: ANN401 - anything a user may hold
+def unwrap(model: Any) -> nn.Module:
     """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel wrappers."""
     while True:
         inner = getattr(model, "_orig_mod", None)
@@ -33,12 +39,14 @@ def unwrap(model: Any) -> nn.Module:  # noqa: ANN401 - anything a user may hold
             break
         model = inner
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a transformers model, a hub id or a folder, not {type(model).__name__}")
+        raise TypeError(
+            f"model must be a transformers model, a hub id or a folder, not {type(model).__name__}"
+        )
     return model
 
 
 def configs_of(model: nn.Module) -> list[Any]:
-    """Return every config object a model reads its attention implementation from, sub-configs included, once each."""
+    """Return every config object a model reads its attention implementation from, each once."""
     found: dict[int, Any] = {}
 
     def add(config: object) -> None:
@@ -66,8 +74,8 @@ def _lock_of(config: object) -> threading.RLock:
 def implementation(model: nn.Module, name: str) -> Iterator[None]:
     """Switch every config of a model to an attention implementation, and back afterwards whatever happens.
 
-    The attribute behind `set_attn_implementation` is set directly: that method warns, asks the hub for kernels and
-    does not reach models that are only partly on the attention interface.
+    The attribute behind `set_attn_implementation` is set directly: that method warns, asks the hub for
+    kernels and does not reach models that are only partly on the attention interface.
     """
     configs = configs_of(model)
     before = [getattr(config, _IMPLEMENTATION) for config in configs]
@@ -84,10 +92,10 @@ def implementation(model: nn.Module, name: str) -> Iterator[None]:
 def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     """Hold a model alone (per config object), in evaluation mode and without gradients, then restore it.
 
-    Restored, also after an exception or an interrupt: each module's training flag and hooks, and transformers' note
-    that it installed output-capturing hooks. Compiled parts run uncompiled meanwhile, since a compiled graph calls
-    no attention function that could be recorded. Nothing here touches dtype, device, `requires_grad` or the cache
-    setting.
+    Restored, also after an exception or an interrupt: each module's training flag and hooks, and
+    transformers' note that it installed output-capturing hooks. Compiled parts run uncompiled meanwhile,
+    since a compiled graph calls no attention function that could be recorded. Nothing here touches dtype,
+    device, `requires_grad` or the cache setting.
     """
     modules = list(model.modules())
     with ExitStack() as stack:
@@ -115,7 +123,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def borrowed_tokenizer(tokenizer: Any) -> Iterator[None]:  # noqa: ANN401 - any tokenizer
+def borrowed_tokenizer(tokenizer: Any) -> Iterator[None]:
     """Restore a fast tokenizer's truncation and padding, which every call with other options rewrites."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

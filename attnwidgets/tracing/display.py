@@ -17,6 +17,7 @@ _VISIBLE = str.maketrans(
     {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
 )
 _ZWJ = "\u200d"
+_JOINED = "##"
 
 
 def visible(text: str) -> str:
@@ -70,7 +71,7 @@ class Piece:
     data: bytes | None
 
 
-def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:  # noqa: ANN401 - any tokenizer
+def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:
     """Return how tokens spell text: "bytes", "metaspace", "wordpiece", "suffix" (`</w>`) or "plain".
 
     A fast tokenizer's decoder says it; where there is none, the spelling of the tokens does.
@@ -93,31 +94,28 @@ def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:  # noqa: ANN40
         return "metaspace"
     if any(token.endswith("</w>") for token in tokens):
         return "suffix"
-    if any(token.startswith("##") and token != "##" for token in tokens):
+    if any(token.startswith(_JOINED) and len(token) > len(_JOINED) for token in tokens):
         return "wordpiece"
     return "plain"
 
 
 def piece(token: str, scheme: str, *, first: bool = False) -> Piece:
     """Return one non-special token as bytes of text."""
+    text = token if first else f" {token}"
     if scheme == "bytes":
-        stem = token.removesuffix("</w>")
-        if stem != token:
-            stem += "Ġ"
-        if all(char in _BYTES for char in stem):
-            return Piece(token, bytes(_BYTES[char] for char in stem))
-        return Piece(token, token.encode("utf-8", "replace"))
-    if scheme == "metaspace":
+        spelled = token.removesuffix("</w>") + "Ġ" * token.endswith("</w>")
+        if all(char in _BYTES for char in spelled):
+            return Piece(token, bytes(_BYTES[char] for char in spelled))
+        text = token
+    elif scheme == "metaspace":
         if len(token) == len("<0xAA>") and token.startswith("<0x") and token.endswith(">"):
             return Piece(token, bytes([int(token[3:5], 16)]))
-        return Piece(token, token.replace("▁", " ").encode("utf-8", "replace"))
-    if scheme == "suffix":
-        return Piece(token, token.replace("</w>", " ").encode("utf-8", "replace"))
-    if scheme == "wordpiece":
-        joined = token.startswith("##") and token != "##"
-        text = token[2:] if joined else (token if first else f" {token}")
-        return Piece(token, text.encode("utf-8", "replace"))
-    return Piece(token, (token if first else f" {token}").encode("utf-8", "replace"))
+        text = token.replace("▁", " ")
+    elif scheme == "suffix":
+        text = token.replace("</w>", " ")
+    elif scheme == "wordpiece" and token.startswith(_JOINED) and len(token) > len(_JOINED):
+        text = token.removeprefix(_JOINED)
+    return Piece(token, text.encode("utf-8", "replace"))
 
 
 def pieces_of(tokens: Sequence[str], special: Sequence[bool], scheme: str) -> list[Piece]:
@@ -130,7 +128,7 @@ def pieces_of(tokens: Sequence[str], special: Sequence[bool], scheme: str) -> li
 
 
 def _decode(data: bytes) -> tuple[str, list[int]]:
-    """Return the text of UTF-8 bytes and, per character, the index of its first byte; stray bytes become ⟨XX⟩."""
+    """Return the text of UTF-8 bytes and each character's first byte; stray bytes become ⟨XX⟩."""
     text: list[str] = []
     starts: list[int] = []
     at = 0
@@ -150,7 +148,7 @@ def _decode(data: bytes) -> tuple[str, list[int]]:
 
 
 def reassemble(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text that tokens spell and the character span of each; tokens that split a character share it.
+    """Return the text that tokens spell and each one's character span; tokens may share a character.
 
     Runs between special tokens are decoded apart; a special token has an empty span.
     """
@@ -193,8 +191,9 @@ def _touched(starts: Sequence[int], begin: int, end: int, total: int) -> list[tu
 def display(pieces: Sequence[Piece], scheme: str) -> tuple[str, ...]:
     """Return what to show for each token.
 
-    WordPiece tokens stay as the vocabulary spells them ("##ing" says that it continues a word). Elsewhere bytes are
-    decoded; a character, accent or emoji split over tokens is shown whole at its first token and as "⋯" after it.
+    WordPiece tokens stay as the vocabulary spells them ("##ing" says that it continues a word). Elsewhere
+    bytes are decoded; a character, accent or emoji split over tokens is shown whole at its first token and as
+    "⋯" after it.
     """
     if scheme in ("wordpiece", "plain"):
         return tuple(visible(p.token) or "∅" for p in pieces)

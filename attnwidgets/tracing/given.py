@@ -12,29 +12,45 @@ import torch
 from torch import Tensor
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.tracing.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.axes import Text, numbered
+from attnwidgets.tracing.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
 from attnwidgets.tracing.units import TokenAxis, Unit
 from attnwidgets.tracing.words import unit_from_ids
 
+# Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
+# key).
+MATRIX, LAYER, LAYERS, BATCHED = 2, 3, 4, 5
 SHAPES = (
-    "(layer, head, query, key), (layer, 1, head, query, key), (head, query, key), (query, key) or (key,); "
-    "a list or tuple with one array per layer; or what generate(..., return_dict_in_generate=True) returned"
+    "(layer, head, query, key), (layer, 1, head, query, key), (head, query, key), (query, key), (key,), a "
+    " list or tuple with one array per layer, or what generate(..., return_dict_in_generate=True) returned"
 )
 _SDPA = (
     "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text) record "
     'them (it works with any loading), or load the model with attn_implementation="eager".'
 )
-_SPECIAL = frozenset("[CLS] [SEP] [PAD] <s> </s> <pad> <bos> <eos> <|endoftext|> <|begin_of_text|>".split())
+_SPECIAL = frozenset(
+    [
+        "[CLS]",
+        "[SEP]",
+        "[PAD]",
+        "<s>",
+        "</s>",
+        "<pad>",
+        "<bos>",
+        "<eos>",
+        "<|endoftext|>",
+        "<|begin_of_text|>",
+    ]
+)
 
 
 class GivenTrace(Trace):
     """A trace of given numbers: it has no model, so methods that need one say so."""
 
 
-def from_attentions(  # noqa: PLR0913 - one argument per thing numbers may come with
-    attentions: Any,  # noqa: ANN401 - arrays of any library
+def from_attentions(
+    attentions: Any,
     tokens: Sequence[str] | None = None,
     *,
     query_tokens: Sequence[str] | None = None,
@@ -49,29 +65,35 @@ def from_attentions(  # noqa: PLR0913 - one argument per thing numbers may come 
 
     Args:
         attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
-            (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's output
-            object; or the nested tuples of `generate()`, whose steps are put together.
+            (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
+            output object; or the nested tuples of `generate()`, whose steps are put together.
         tokens: Labels of both sides.
         query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).
-        words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list of lists
-            of token indices.
+        words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list
+            of lists of token indices.
         boundary: Index of the first generated token.
         model_id: A name to show.
         memory: See `aw.trace`.
         unknown: Refused, with the nearest keyword.
 
     Raises:
-        ValueError: For a shape that is not taken (named, with those that are), empty or missing weights (says why),
-            NaN or infinity (says where), or tokens whose number does not fit.
+        ValueError: For a shape that is not taken (named, with those that are), empty or missing weights (says
+            why), NaN or infinity (says where), or tokens whose number does not fit.
     """
-    refuse_unknown("from_attentions", unknown, [n for n in inspect.signature(from_attentions).parameters if n != "unknown"])
+    refuse_unknown(
+        "from_attentions",
+        unknown,
+        [n for n in inspect.signature(from_attentions).parameters if n != "unknown"],
+    )
     names = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions"}
     names["cross"] = "cross_attentions"
     if any(hasattr(attentions, name) for name in names.values()):
         given = {s: v for s, n in names.items() if (v := getattr(attentions, n, None)) is not None}
         if not given:
-            raise ValueError(f"attentions: the output holds none. {_SDPA} Call it with output_attentions=True.")
+            raise ValueError(
+                f"attentions: the output holds none. {_SDPA} Call it with output_attentions=True."
+            )
     elif isinstance(attentions, Mapping):
         given = dict(attentions)
     else:
@@ -81,7 +103,9 @@ def from_attentions(  # noqa: PLR0913 - one argument per thing numbers may come 
     warning = ""
     for stream, values in given.items():
         read = _read(values, "attentions" if stream == "self" else names.get(stream, stream))
-        row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(stream, (first, second))
+        row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
+            stream, (first, second)
+        )
         _, queries, keys = read.layers[0].shape
         if read.steps and row_labels is not None and len(row_labels) == queries + 1:
             warning = "the last generated token was never read by the model, so it has no row"
@@ -89,7 +113,9 @@ def from_attentions(  # noqa: PLR0913 - one argument per thing numbers may come 
             column_labels = row_labels if column_labels is first and keys == queries else column_labels
         start = read.boundary if boundary is None else boundary
         query = _axis(row_labels, queries, "query_tokens" if query_tokens else "tokens", words, start)
-        same = keys == queries and (row_labels is column_labels or list(row_labels or ()) == list(column_labels or ()))
+        same = keys == queries and (
+            row_labels is column_labels or list(row_labels or ()) == list(column_labels or ())
+        )
         if same:
             key = query
         elif queries == 1 and row_labels is tokens and query_tokens is None:
@@ -109,69 +135,86 @@ class _Read:
     boundary: int | None = None
 
 
-def _tensor(value: Any, where: str) -> Tensor:  # noqa: ANN401 - an array of any library
+def _tensor(value: Any, where: str) -> Tensor:
     """Return anything array-like as a float32 tensor."""
     if value is None:
         raise ValueError(f"{where} is None. {_SDPA}")
-    if not isinstance(value, Tensor):
-        numbers = value.numpy() if hasattr(value, "numpy") else value
-        try:
-            array = np.asarray(numbers, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{where} is no array of numbers ({error}); taken are {SHAPES}") from error
-        value = torch.from_numpy(np.array(array))
-    return value.detach().to("cpu", torch.float32)
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", torch.float32)
+    try:
+        # A copy, so that what is shown does not change with the user's array.
+        return torch.from_numpy(
+            np.array(value.numpy() if hasattr(value, "numpy") else value, dtype=np.float32)
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where} is no array of numbers ({error}); taken are {SHAPES}") from error
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (tuple, list))
 
 
 def _is_array(value: object) -> bool:
     return hasattr(value, "shape") and hasattr(value, "__array__")
 
 
-def _read(values: Any, where: str) -> _Read:  # noqa: ANN401 - anything `from_attentions` takes
+def _refuse_missing(values: Any, where: str) -> None:
+    """Explain weights that are not there: (), (None, ...) or either one level down."""
+    for at, part in ((where, values), *([(f"{where}[0]", values[0])] if _is_list(values) and values else ())):
+        if _is_list(part) and not part:
+            raise ValueError(f"{at} is empty: (). {_SDPA}")
+        if _is_list(part) and any(entry is None for entry in part):
+            raise ValueError(f"{at} holds None. {_SDPA}")
+
+
+def _read(values: Any, where: str) -> _Read:
     """Return the layers of one stream."""
-    if isinstance(values, (tuple, list)) and not len(values):
-        raise ValueError(f"{where} is empty: (). {_SDPA}")
-    if isinstance(values, (tuple, list)) and any(v is None for v in values):
-        raise ValueError(f"{where} holds None (index {next(i for i, v in enumerate(values) if v is None)}). {_SDPA}")
-    if isinstance(values, (tuple, list)):
-        inner = values[0]
-        if isinstance(inner, (tuple, list)) and not len(inner):
-            raise ValueError(f"{where}[0] is empty: (). {_SDPA}")
-        if isinstance(inner, (tuple, list)) and any(v is None for v in inner):
-            raise ValueError(f"{where}[0] holds None. {_SDPA}")
-        if isinstance(inner, (tuple, list)) and _is_array(inner[0]):
+    _refuse_missing(values, where)
+    if _is_list(values):
+        first = values[0]
+        if _is_list(first) and _is_array(first[0]):
             return _stitch(values, where)
-        if _is_array(inner):
+        if _is_array(first):
             parts = [_tensor(v, f"{where}[{i}]") for i, v in enumerate(values)]
-            if len({p.dim() for p in parts}) == 1 and parts[0].dim() > 1:
-                return _Read([_layer(p, f"{where}[{i}]", i) for i, p in enumerate(parts)])
-    whole = _tensor(values, where)
-    shape = tuple(whole.shape)
-    if not whole.numel():
+            if {part.dim() for part in parts} <= {MATRIX, LAYER, LAYERS} and len(
+                {p.dim() for p in parts}
+            ) == 1:
+                return _Read([_layer(part, f"{where}[{i}]", i) for i, part in enumerate(parts)])
+    return _Read([_layer(layer, where, i) for i, layer in enumerate(_whole(_tensor(values, where), where))])
+
+
+def _whole(weights: Tensor, where: str) -> Tensor:
+    """Return one array as [layer, head, query, key]."""
+    shape = tuple(weights.shape)
+    if not weights.numel():
         raise ValueError(f"{where} has shape {shape}: nothing in it")
-    if whole.dim() == 1:
-        whole = whole.reshape(1, 1, 1, -1)
-    elif whole.dim() in (2, 3):
-        whole = whole.reshape(1, -1, *shape[-2:])
-    elif whole.dim() == 5:  # noqa: PLR2004 - (layer, batch, head, query, key)
+    if weights.dim() == 1:
+        return weights.reshape(1, 1, 1, -1)
+    if weights.dim() in (MATRIX, LAYER):
+        return weights.reshape(1, -1, *shape[-2:])
+    if weights.dim() == BATCHED:
         if shape[1] != 1:
-            raise ValueError(f"{where} has shape {shape}: a batch of {shape[1]}. Pass one text, as attentions[:, i]")
-        whole = whole[:, 0]
-    if whole.dim() != 4:  # noqa: PLR2004 - (layer, head, query, key)
+            raise ValueError(
+                f"{where} has shape {shape}: a batch of {shape[1]}. Pass one text, as attentions[:, i]"
+            )
+        weights = weights[:, 0]
+    if weights.dim() != LAYERS:
         raise ValueError(f"{where} has shape {shape}; taken are {SHAPES}")
-    return _Read([_layer(w, where, i) for i, w in enumerate(whole)])
+    return weights
 
 
 def _layer(weights: Tensor, where: str, number: int) -> GivenLayer:
     """Return one layer, checked: (1, head, query, key), (head, query, key) or (query, key)."""
     shape = tuple(weights.shape)
-    if weights.dim() == 4:  # noqa: PLR2004 - (batch, head, query, key)
+    if weights.dim() == LAYERS:
         if shape[0] != 1:
-            raise ValueError(f"{where} has shape {shape}: a batch of {shape[0]}. Pass one text, as layer[i:i+1]")
+            raise ValueError(
+                f"{where} has shape {shape}: a batch of {shape[0]}. Pass one text, as layer[i:i+1]"
+            )
         weights = weights[0]
-    elif weights.dim() == 2:  # noqa: PLR2004 - (query, key)
+    elif weights.dim() == MATRIX:
         weights = weights.unsqueeze(0)
-    if weights.dim() != 3 or not weights.numel():  # noqa: PLR2004 - (head, query, key)
+    if weights.dim() != LAYER or not weights.numel():
         raise ValueError(f"{where} has shape {shape}; taken are {SHAPES}")
     bad = ~torch.isfinite(weights)
     if bad.any():
@@ -194,31 +237,33 @@ def _stitch(steps: Sequence[Sequence[Any]], where: str) -> _Read:
             if len(step) != count:
                 raise ValueError(f"{where}[{at}] has {len(step)} layers, and {where}[0] has {count}")
             part = _tensor(step[number], f"{where}[{at}][{number}]")
-            if part.dim() != 4 or part.shape[0] != 1:  # noqa: PLR2004 - (batch, head, query, key)
+            if part.dim() != LAYERS or part.shape[0] != 1:
                 raise ValueError(
-                    f"{where}[{at}][{number}] has shape {tuple(part.shape)}; of generation steps (1, head, query, key) is "
-                    "taken (one text, no beams)"
+                    f"{where}[{at}][{number}] has shape {tuple(part.shape)}; of generation steps "
+                    "(1, head, query, key) is taken (one text, no beams)"
                 )
             rows.append(part[0])
         keys = max(part.shape[-1] for part in rows)
         whole = torch.cat([torch.nn.functional.pad(part, (0, keys - part.shape[-1])) for part in rows], dim=1)
         layers.append(_layer(whole, where, number))
     prompt = steps[0][0].shape[-2]
-    return _Read(layers, steps=len(steps) > 1, boundary=int(prompt) if len(steps) > 1 and prompt > 1 else None)
+    return _Read(
+        layers, steps=len(steps) > 1, boundary=int(prompt) if len(steps) > 1 and prompt > 1 else None
+    )
 
 
 def _axis(
     labels: Sequence[str] | None,
     n: int,
     argument: str,
-    words: Any,  # noqa: ANN401 - ids or spans
+    words: Any,
     boundary: int | None,
 ) -> TokenAxis:
     """Return the axis of given labels; words are taken from `words`, else from the tokens' own marks."""
     if labels is None:
         return numbered(n)
     if isinstance(labels, str):
-        raise ValueError(f"{argument} must be a list of strings, one for each token, not one string")
+        raise TypeError(f"{argument} must be a list of strings, one for each token, not one string")
     tokens = [str(label) for label in labels]
     if n == 1 and len(tokens) != 1:
         return TokenAxis.plain(["attention"])
@@ -239,7 +284,7 @@ def _axis(
     return TokenAxis(shown, units, (0,) * n, boundary, " ".join(units["word"].labels))
 
 
-def _word_ids(words: Any, n: int) -> list[int | None]:  # noqa: ANN401 - ids or spans
+def _word_ids(words: Any, n: int) -> list[int | None]:
     """Return the word of every token."""
     if all(w is None or isinstance(w, (int, np.integer)) for w in words):
         if len(words) != n:
@@ -248,12 +293,16 @@ def _word_ids(words: Any, n: int) -> list[int | None]:  # noqa: ANN401 - ids or 
     ids: list[int | None] = [None] * n
     for number, span in enumerate(words):
         if isinstance(span, str):
-            raise ValueError("words must be word numbers (encoding.word_ids()) or lists of token indices, not strings")
+            raise TypeError(
+                "words must be word numbers (encoding.word_ids()) or lists of token indices, not strings"
+            )
         for token in span:
             if not 0 <= token < n:
                 raise ValueError(f"words[{number}] holds token {token}; tokens are 0 to {n - 1}")
             if ids[token] is not None:
-                raise ValueError(f"words[{number}] holds token {token}, which words[{ids[token]}] holds already")
+                raise ValueError(
+                    f"words[{number}] holds token {token}, which words[{ids[token]}] holds already"
+                )
             ids[token] = number
         if not span:
             raise ValueError(f"words[{number}] is empty: leave it out")

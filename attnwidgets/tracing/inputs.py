@@ -1,4 +1,4 @@
-"""Everything a user may hand over, as samples a model can read: ids, display strings, spans, and what they mean."""
+"""Everything a user may hand over, as samples a model can read: ids, display strings and spans."""
 
 from __future__ import annotations
 
@@ -42,30 +42,32 @@ class Sample:
     seconds: float | None = None
 
 
-def text_tokenizer(tokenizer: Any) -> Any:  # noqa: ANN401 - a tokenizer, a processor, or None
+def text_tokenizer(tokenizer: Any) -> Any:
     """Return the tokenizer inside a processor; None where there is none (an image processor)."""
     inner = getattr(tokenizer, "tokenizer", tokenizer)
     return inner if hasattr(inner, "convert_ids_to_tokens") else None
 
 
-def special_ids(tokenizer: Any) -> frozenset[int]:  # noqa: ANN401 - any tokenizer
+def special_ids(tokenizer: Any) -> frozenset[int]:
     """Return the ids of tokens that stand apart from the text.
 
     The unknown token and the mask stand in the place of a word, so they are not among them.
     """
     ids = set(tokenizer.all_special_ids)
-    ids |= {i for i, t in getattr(tokenizer, "added_tokens_decoder", {}).items() if getattr(t, "special", False)}
+    ids |= {
+        i for i, t in getattr(tokenizer, "added_tokens_decoder", {}).items() if getattr(t, "special", False)
+    }
     ends = {getattr(tokenizer, f"{n}_token_id", None) for n in ("bos", "eos", "pad", "cls", "sep")}
     inside = {getattr(tokenizer, f"{n}_token_id", None) for n in ("unk", "mask")}
     return frozenset(ids - (inside - ends))
 
 
-def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:  # noqa: ANN401 - any tokenizer
+def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """Return display strings of ids."""
     return text_of_ids(tokenizer, ids).tokens
 
 
-def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None) -> Text:  # noqa: ANN401
+def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None) -> Text:
     """Return ids as text with spans, spelled from the tokens themselves; without a tokenizer, as numbers."""
     apart: tuple[bool, ...]
     if tokenizer is None:
@@ -87,11 +89,11 @@ def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None)
     return Text(labels, tuple(spans), apart, (0,) * len(labels), (text,), (None,), boundary)
 
 
-def limit_of(model: nn.Module, tokenizer: Any) -> int | None:  # noqa: ANN401 - any tokenizer
+def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
     """Return how many tokens a model takes, or None where nothing limits it (relative positions).
 
-    The config says it; a padding index in the position table (RoBERTa) costs the positions up to it. Only where the
-    config is silent and the positions are learned elsewhere does the tokenizer's own limit count.
+    The config says it; a padding index in the position table (RoBERTa) costs the positions up to it. Only
+    where the config is silent and the positions are learned elsewhere does the tokenizer's own limit count.
     """
     config: Any = getattr(model, "config", None)
     config = getattr(config, "text_config", None) or config
@@ -112,15 +114,15 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:  # noqa: ANN401 - 
 
 def too_long(length: int, limit: int, extra: int = 0) -> ValueError:
     """Return the error that names both lengths and the way out."""
-    more = f" and {extra} new tokens" if extra else ""
+    room = f" beside {extra} new ones" if extra else ""
     return ValueError(
-        f"text is too long: it has {length} tokens{more}, and the model takes {limit}. Shorten it, or pass "
+        f"text is too long: it has {length} tokens, and the model takes {limit}{room}. Shorten it, or pass "
         "truncation=True to cut it (views will say so)."
     )
 
 
-def encode(  # noqa: PLR0913 - one argument per thing a user may give
-    tokenizer: Any,  # noqa: ANN401 - any tokenizer
+def encode(
+    tokenizer: Any,
     text: str,
     *,
     text_pair: str | None = None,
@@ -129,6 +131,7 @@ def encode(  # noqa: PLR0913 - one argument per thing a user may give
     limit: int | None = None,
     truncation: bool = False,
     specials: bool = True,
+    extra: int = 0,
 ) -> Sample:
     """Tokenize one text or pair.
 
@@ -150,7 +153,7 @@ def encode(  # noqa: PLR0913 - one argument per thing a user may give
         warning = ""
         if limit is not None and whole > limit:
             if not truncation:
-                raise too_long(whole, limit)
+                raise too_long(whole, limit, extra)
             warning = f"text cut from {whole} to {limit} tokens"
             encoded = tokenizer(*pair, **arguments, truncation=True, max_length=limit)
     ids = list(encoded["input_ids"])
@@ -165,9 +168,12 @@ def encode(  # noqa: PLR0913 - one argument per thing a user may give
         sides = encoded.sequence_ids(0) if hasattr(encoded, "sequence_ids") else [0] * len(ids)
         # A special token spelled in the text itself (a chat template) stands apart too.
         apart = tuple(
-            side is None or special or (i in outer) for side, special, i in zip(sides, shown.special, ids, strict=True)
+            side is None or special or (i in outer)
+            for side, special, i in zip(sides, shown.special, ids, strict=True)
         )
-        offsets = [(0, 0) if a else (b, e) for (b, e), a in zip(encoded["offset_mapping"], apart, strict=True)]
+        offsets = [
+            (0, 0) if a else (b, e) for (b, e), a in zip(encoded["offset_mapping"], apart, strict=True)
+        ]
         segment = _segments(sides)
         shown = Text(shown.tokens, tuple(offsets), apart, segment, pair, given)
     elif words is not None or pair_words is not None or text_pair is not None:
@@ -185,8 +191,8 @@ def _segments(sides: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(segments)
 
 
-def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> Text:  # noqa: ANN401
-    """Give spelled tokens (no offsets) the segments of a pair: the second text begins after the first separator."""
+def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> Text:
+    """Give spelled tokens (no offsets) their segments: the second text begins after a separator."""
     segment = [0] * len(shown.tokens)
     if len(pair) > 1:
         apart = [i for i, special in enumerate(shown.special) if special and 0 < i < len(segment) - 1]
@@ -200,13 +206,13 @@ def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> 
     if words is not None and all(shown.texts[0].find(word) >= 0 for word in words):
         return Text(shown.tokens, shown.spans, shown.special, tuple(segment), shown.texts, (words,))
     raise ValueError(
-        f"words cannot be placed: {type(tokenizer).__name__} reports no offsets and spells the text otherwise. "
-        "Use its fast version (use_fast=True)."
+        f"words cannot be placed: {type(tokenizer).__name__} reports no offsets and spells the text "
+        "otherwise. Use its fast version (use_fast=True)."
     )
 
 
-def template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:  # noqa: ANN401 - any tokenizer
-    """Return chat messages as the text of the tokenizer's template, asking for an answer unless the last is one.
+def template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return chat messages as the text of the tokenizer's template, asking for an answer unless one is last.
 
     Raises:
         ValueError: If the tokenizer has no chat template or the messages are not role/content pairs.
@@ -214,12 +220,14 @@ def template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:  # n
     if not messages or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in messages):
         raise ValueError('messages must be a list like [{"role": "user", "content": "Hello"}]')
     if not getattr(tokenizer, "chat_template", None):
-        raise ValueError(f"messages need a chat template, and {type(tokenizer).__name__} has none; pass text instead")
+        raise ValueError(
+            f"messages need a chat template, and {type(tokenizer).__name__} has none; pass text instead"
+        )
     ask = messages[-1]["role"] != "assistant"
     return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=ask))
 
 
-def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:  # noqa: ANN401 - tensor, array or lists
+def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
     """Return token ids as rows without padding, and whether one row was given.
 
     Args:
@@ -233,7 +241,9 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:  # noqa
     if not table.numel():
         raise ValueError("input_ids are empty: give at least one token")
     if table.dim() not in (1, 2) or table.is_floating_point() or table.dtype == torch.bool:
-        raise ValueError(f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}")
+        raise ValueError(
+            f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}"
+        )
     single = table.dim() == 1
     table = table.reshape(1, -1) if single else table
     kept = torch.ones_like(table) if mask is None else torch.as_tensor(mask).reshape(table.shape)
@@ -241,6 +251,20 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:  # noqa
     if not rows or not all(rows):
         raise ValueError("input_ids are empty: give at least one token")
     return rows, single or len(rows) == 1
+
+
+def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation: bool, extra: int) -> Sample:
+    """Return one row of raw ids, cut to `limit` where asked to.
+
+    Raises:
+        ValueError: If there are more than `limit` (which leaves room for `extra`) without `truncation`.
+    """
+    warning = ""
+    if limit is not None and len(ids) > limit:
+        if not truncation:
+            raise too_long(len(ids), limit, extra)
+        ids, warning = ids[:limit], f"text cut from {len(ids)} to {limit} tokens"
+    return Sample(ids, text_of_ids(tokenizer, ids), warning=warning)
 
 
 def words_text(words: Sequence[str], text: str | None, argument: str) -> str:

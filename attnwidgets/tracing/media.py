@@ -11,7 +11,7 @@ from attnwidgets.tracing.inputs import Sample, text_of_ids, text_tokenizer
 _RATE = 16_000
 
 
-def image_sample(processor: Any, image: Any, text: str | None) -> Sample:  # noqa: ANN401 - PIL, array or tensor
+def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
     """Return one image (and the text a two-tower or vision-language processor reads with it).
 
     Without a processor `image` is what the model reads: a float tensor [channel, height, width].
@@ -35,7 +35,7 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:  # noq
     return Sample(ids, text_of_ids(text_tokenizer(processor), ids), others=read)
 
 
-def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:  # noqa: ANN401 - array or tensor
+def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:
     """Return one recording: samples [time] at `rate` hertz (the processor's own rate, if not said).
 
     Without a processor `audio` is what the model reads (wav2vec2's normalised samples).
@@ -45,12 +45,12 @@ def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:  # noq
         if wave.dim() == 1:
             wave = wave.float()
             return Sample(others={"input_values": wave.reshape(1, -1)}, seconds=len(wave) / (rate or _RATE))
-        features = wave if wave.dim() == 3 else wave.unsqueeze(0)  # noqa: PLR2004 - [batch, feature, frame]
+        features = wave.reshape(1, *wave.shape[-2:])  # [batch, feature, frame]
         return Sample(others={"input_features": features})
     if wave.dim() != 1:
         raise ValueError(f"audio must be one channel of samples [time], not {tuple(wave.shape)}")
     reader = getattr(processor, "feature_extractor", processor)
-    hertz = rate or getattr(reader, "sampling_rate", _RATE)
+    hertz = int(rate or getattr(reader, "sampling_rate", None) or _RATE)
     read = dict(reader(wave.numpy(), sampling_rate=hertz, return_tensors="pt"))
     read.pop("attention_mask", None)
     seconds = len(wave) / hertz

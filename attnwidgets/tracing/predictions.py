@@ -26,7 +26,12 @@ class Prediction:
 
 
 def predict(
-    logits: Tensor | None, config: Any, tokenizer: Any, ids: Tensor | None, *, generates: bool  # noqa: ANN401
+    logits: Tensor | None,
+    config: Any,
+    tokenizer: Any,
+    ids: Tensor | None,
+    *,
+    generates: bool,
 ) -> tuple[str, tuple[Prediction, ...]]:
     """Return a title and the most probable outputs, most probable first.
 
@@ -47,25 +52,31 @@ def predict(
         names = getattr(config, "id2label", None) or {}
         best = torch.topk(values, min(MOST, len(values)))
         return "class", tuple(
-            Prediction(str(names.get(i, i)), p, i) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            Prediction(str(names.get(i, i)), p, i)
+            for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         )
     if generates:
         return "next token", _tokens(logits[-1], tokenizer)
     mask = getattr(tokenizer, "mask_token_id", None)
-    at = [] if ids is None or mask is None or len(ids) != len(logits) else (ids == mask).nonzero().flatten().tolist()
-    if at and logits.shape[-1] > max(mask, 1):
-        return f"{tokenizer.mask_token} at {at[0]}", _tokens(logits[at[0]], tokenizer)
-    return "", ()
-
-
-def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:  # noqa: ANN401 - any tokenizer
-    best = torch.topk(logits.float().softmax(-1), min(MOST, len(logits)))
-    return tuple(
-        Prediction(_spell(tokenizer, i), p, i) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    if ids is None or not isinstance(mask, int) or len(ids) != len(logits) or logits.shape[-1] <= mask:
+        return "", ()
+    masked = (ids == mask).nonzero().flatten().tolist()
+    return (
+        (f"{tokenizer.mask_token} at {masked[0]}", _tokens(logits[masked[0]], tokenizer))
+        if masked
+        else ("", ())
     )
 
 
-def _spell(tokenizer: Any, token: int) -> str:  # noqa: ANN401 - any tokenizer
+def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:
+    best = torch.topk(logits.float().softmax(-1), min(MOST, len(logits)))
+    return tuple(
+        Prediction(_spell(tokenizer, i), p, i)
+        for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    )
+
+
+def _spell(tokenizer: Any, token: int) -> str:
     if tokenizer is None:
         return str(token)
     from attnwidgets.tracing.inputs import display_tokens

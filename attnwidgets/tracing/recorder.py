@@ -115,18 +115,28 @@ class Pass:
     note: str = ""
 
 
-def forward_parameters(model: Any) -> frozenset[str]:  # noqa: ANN401 - a model or a PEFT wrapper
+def forward_parameters(model: Any) -> frozenset[str]:
     """Return the names a model's forward takes (those of the base model inside a PEFT wrapper)."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return frozenset(inspect.signature(base.forward).parameters)
+    return frozenset(inspect.signature(unpeft(model).forward).parameters)
+
+
+def unpeft(model: Any) -> Any:
+    """Return the base model inside a PEFT wrapper, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def can_generate(model: Any) -> bool:
+    """Return whether a model generates text."""
+    ask = getattr(unpeft(model), "can_generate", None)
+    return bool(ask()) if callable(ask) else False
 
 
 def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     """Run a borrowed model once and return what its attention did.
 
     Raises:
-        UnsupportedModelError: If the model computes attention outside transformers' interface and does not return
-            it either, or if recording would change its output.
+        UnsupportedModelError: If the model computes attention outside transformers' interface and does not
+            return it either, or if recording would change its output.
     """
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
@@ -138,10 +148,16 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         # A KeyError comes from modules that choose their attention class by the implementation's name.
         if isinstance(error, KeyError) and NAME not in str(error):
             raise
-        reason = str(error) if isinstance(error, UnsupportedModelError) else "it does not know registered attention"
+        reason = (
+            str(error)
+            if isinstance(error, UnsupportedModelError)
+            else "it does not know registered attention"
+        )
         return _returned(model, inputs, options, reason)
     if not session.calls:
-        return _returned(model, inputs, options, "it computes attention outside transformers' attention interface")
+        return _returned(
+            model, inputs, options, "it computes attention outside transformers' attention interface"
+        )
     length = max(call.key.shape[2] for call in session.calls)
     proof = (type(model), type(getattr(model, "config", None)), length.bit_length())
     if proof not in _proved:
@@ -153,12 +169,15 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
 
 
 def _difference(
-    model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], outputs: Any  # noqa: ANN401
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    outputs: Any,
 ) -> float | None:
     """Return by how much (relative) the recorded output differs from a plain one, or None if it does not.
 
-    First the user's own implementation is the judge; rounding in half precision or on an accelerator may part it
-    from eager attention, so eager has the last word.
+    First the user's own implementation is the judge; rounding in half precision or on an accelerator may part
+    it from eager attention, so eager has the last word.
     """
     ours = main_output(outputs)
     if ours is None:
@@ -182,8 +201,8 @@ def _difference(
     return worst
 
 
-def main_output(outputs: Any) -> Tensor | None:  # noqa: ANN401 - any ModelOutput
-    """Return the output that matters most: logits, else the last hidden state, else the first float tensor."""
+def main_output(outputs: Any) -> Tensor | None:
+    """Return the output that matters most: logits, last hidden state, or the first float tensor."""
     for name in ("logits", "last_hidden_state", "logits_per_image"):
         value = getattr(outputs, name, None)
         if isinstance(value, torch.Tensor):
@@ -192,11 +211,11 @@ def main_output(outputs: Any) -> Tensor | None:  # noqa: ANN401 - any ModelOutpu
     return next((v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()), None)
 
 
-def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:  # noqa: ANN401 - a mask or a full slice
+def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:
     """Return which positions of an output are no padding (what stands at padding is anybody's)."""
     for name in ("decoder_attention_mask", "attention_mask"):
         mask = inputs.get(name)
-        if isinstance(mask, torch.Tensor) and output.dim() > 2 and mask.shape == output.shape[:2]:  # noqa: PLR2004
+        if isinstance(mask, torch.Tensor) and output.dim() > mask.dim() and mask.shape == output.shape[:2]:
             return mask.bool().to(output.device)
     return slice(None)
 
@@ -211,7 +230,8 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
             if "output_attentions" not in str(error):
                 raise
             raise UnsupportedModelError(
-                f"The attention of {name} cannot be traced: {reason}, and it takes no output_attentions. {ELSEWHERE}"
+                f"The attention of {name} cannot be traced: {reason}, "
+                f"and it takes no output_attentions. {ELSEWHERE}"
             ) from error
     given: dict[str, tuple[Tensor, ...]] = {}
     for stream, key in (
@@ -227,7 +247,8 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
             given[stream] = tuple(layer.detach() for layer in layers)
     if not given:
         raise UnsupportedModelError(
-            f"The attention of {name} cannot be traced: {reason}, and it returned none under eager attention. {ELSEWHERE}"
+            f"The attention of {name} cannot be traced: {reason}, "
+            f"and it returned none under eager attention. {ELSEWHERE}"
         )
     return Pass(
         outputs,

@@ -18,70 +18,74 @@ from attnwidgets.tracing.inputs import (
     Sample,
     encode,
     id_rows,
+    ids_sample,
     limit_of,
     template,
     text_of_ids,
     text_tokenizer,
-    too_long,
     words_text,
 )
 from attnwidgets.tracing.media import audio_sample, image_sample
-from attnwidgets.tracing.recorder import forward_parameters, record
+from attnwidgets.tracing.recorder import can_generate, forward_parameters, record
 from attnwidgets.tracing.trace import Trace, byte_budget
 
 BATCH = 8
 """Texts of a list that run together."""
 
 
-def trace(  # noqa: PLR0913 - the one door for every kind of input
+def trace(
     model: Any,  # a model, a hub id or a folder
-    tokenizer: Any = None,  # noqa: ANN401 - a tokenizer or processor, a hub id or a folder, or None
-    text: Any = None,  # noqa: ANN401 - a text, a list of texts, or token ids
+    tokenizer: Any = None,
+    text: Any = None,
     *,
     text_pair: str | Sequence[str] | None = None,
     words: Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
     messages: Sequence[Mapping[str, Any]] | None = None,
-    input_ids: Any = None,  # noqa: ANN401 - tensor, array or lists
-    attention_mask: Any = None,  # noqa: ANN401 - tensor, array or lists
+    input_ids: Any = None,
+    attention_mask: Any = None,
     target_text: str | None = None,
-    image: Any = None,  # noqa: ANN401 - PIL, array or tensor
-    audio: Any = None,  # noqa: ANN401 - array or tensor
+    image: Any = None,
+    audio: Any = None,
     sampling_rate: int | None = None,
     max_new_tokens: int = 0,
     truncation: bool = False,
     memory: str | int = "1GB",
     **unknown: object,
-) -> Any:  # noqa: ANN401 - a Trace, or a list of them for a list of inputs
+) -> Any:
     """Run a model once and record its attention; the model and tokenizer come back exactly as they were.
 
     Args:
         model: A transformers model (compiled, PEFT-wrapped and dispatched ones too), a hub id or a folder.
-        tokenizer: Its tokenizer or processor, a hub id or a folder. None loads it beside a model given by name, and
-            is enough for raw ids.
-        text: What to read; a list of texts gives a list of traces, run in batches. Token ids are taken as well.
+        tokenizer: Its tokenizer or processor, a hub id or a folder. None loads it beside a model given by
+            name, and is enough for raw ids.
+        text: What to read; a list of texts gives a list of traces, run in batches. Token ids are taken as
+            well.
         text_pair: The second text of a pair.
-        words: The text split into words, instead of `text` or (for scripts without spaces) beside it; a tuple of two
-            lists for a pair.
+        words: The text split into words, instead of `text` or (for scripts without spaces) beside it; a tuple
+            of two lists for a pair.
         messages: Chat messages, written out by the tokenizer's template.
         input_ids: Token ids [token] or [batch, token]; several rows give a list of traces.
         attention_mask: 0 where `input_ids` hold padding, on either side.
-        target_text: What the decoder of an encoder-decoder model reads; without it and without `max_new_tokens` it
-            reads its start token only.
+        target_text: What the decoder of an encoder-decoder model reads; without it and without
+            `max_new_tokens` it reads its start token only.
         image: A picture (with a processor) or a float tensor [channel, height, width].
         audio: One channel of samples [time].
         sampling_rate: Of `audio`, in hertz.
-        max_new_tokens: Generate so many tokens first, greedily; prompt and continuation are then read in one recorded
-            pass, and `trace.boundary` is where the continuation begins.
+        max_new_tokens: Generate so many tokens first, greedily; prompt and continuation are then read in one
+            recorded pass, and `trace.boundary` is where the continuation begins.
         truncation: Cut a text that is too long (`trace.warning` says so) instead of refusing it.
-        memory: Bytes of attention weights a trace may keep; what does not fit is computed again when asked for.
+        memory: Bytes of attention weights a trace may keep; what does not fit is computed again when asked
+            for.
         unknown: Refused, with the nearest keyword.
 
     Returns:
         A Trace, or a list of them for a list of texts or several rows of ids.
 
     Raises:
-        ValueError: If the text is empty, too long (the message names both lengths), or does not fit the model.
-        UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still works).
+        ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
+            model.
+        UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
+            works).
         TypeError: For an unknown keyword or a model that is none.
     """
     refuse_unknown("trace", unknown, [n for n in inspect.signature(trace).parameters if n != "unknown"])
@@ -111,8 +115,8 @@ def trace(  # noqa: PLR0913 - the one door for every kind of input
     return traces[0] if single else traces
 
 
-def _is_ids(text: Any) -> bool:  # noqa: ANN401 - whatever was given as text
-    """Return whether what stands in the place of a text is token ids: a tensor, an array, or lists of numbers."""
+def _is_ids(text: Any) -> bool:
+    """Return whether what stands in the place of a text is ids: a tensor, an array, or lists of numbers."""
     if isinstance(text, Mapping):
         return "input_ids" in text
     if text is None or isinstance(text, str):
@@ -120,10 +124,12 @@ def _is_ids(text: Any) -> bool:  # noqa: ANN401 - whatever was given as text
     if isinstance(text, torch.Tensor) or type(text).__module__ == "numpy":
         return True
     first = text[0] if isinstance(text, Sequence) and len(text) else None
-    return isinstance(first, int) or (isinstance(first, Sequence) and not isinstance(first, str) and _is_ids(first))
+    return isinstance(first, int) or (
+        isinstance(first, Sequence) and not isinstance(first, str) and _is_ids(first)
+    )
 
 
-def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:  # noqa: ANN401
+def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
     """Load what was given by name: the class the checkpoint was saved with, and its tokenizer."""
     if isinstance(model, (str, Path)):
         import transformers
@@ -136,8 +142,8 @@ def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
             model = family.from_pretrained(name)
         except OSError as error:
             raise ValueError(
-                f"model {name!r} is no folder with a saved model, and could not be had from the hub. Pass a folder, a "
-                "hub id that is reachable or cached, or a model object (aw.demo_model() gives one without a hub)."
+                f"model {name!r} is no folder with a saved model, and could not be had from the hub. "
+                "Pass a folder, a hub id that is reachable or cached, or a model object (aw.demo_model() gives one without a hub)."
             ) from error
         if tokenizer is None and needs_reader:
             tokenizer = name
@@ -151,25 +157,24 @@ def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _samples(  # noqa: C901, PLR0912, PLR0913 - one branch per kind of input
-    model: Any,  # noqa: ANN401
-    tokenizer: Any,  # noqa: ANN401
+def _samples(
+    model: Any,
+    tokenizer: Any,
     *,
-    text: Any,  # noqa: ANN401
-    text_pair: Any,  # noqa: ANN401
-    words: Any,  # noqa: ANN401
-    messages: Any,  # noqa: ANN401
-    ids: Any,  # noqa: ANN401
-    mask: Any,  # noqa: ANN401
+    text: Any,
+    text_pair: Any,
+    words: Any,
+    messages: Any,
+    ids: Any,
+    mask: Any,
     media: tuple[Any, Any, int | None],
     truncation: bool,
     room: int,
 ) -> tuple[list[Sample], bool]:
     """Return the samples of whatever was given, and whether one trace (no list) is wanted."""
     image, audio, rate = media
-    reads = {"text or words": text is not None or words is not None, "messages": messages is not None}
-    reads |= {"input_ids": ids is not None, "audio": audio is not None}
-    given = [name for name, is_given in reads.items() if is_given]
+    kinds = {"text or words": (text, words), "messages": (messages,), "input_ids": (ids,), "audio": (audio,)}
+    given = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
     if len(given) > 1:
         raise ValueError(f"give one input, not {' and '.join(given)}")
     if image is not None:
@@ -178,47 +183,52 @@ def _samples(  # noqa: C901, PLR0912, PLR0913 - one branch per kind of input
         return [image_sample(tokenizer, image, text)], True
     if audio is not None:
         return [audio_sample(tokenizer, audio, rate)], True
-    reader = text_tokenizer(tokenizer)
-    decoder_only = "decoder_input_ids" not in forward_parameters(model)
-    limit = limit_of(model, reader)
-    if limit is not None and room and decoder_only:
-        if room >= limit:
-            raise ValueError(f"max_new_tokens is {room}, and the model takes {limit} tokens in all")
-        limit -= room
-    if ids is not None:
-        rows, single = id_rows(ids, mask)
-        samples = []
-        for row in rows:
-            cut, warning = row, ""
-            if limit is not None and len(row) > limit:
-                if not truncation:
-                    raise too_long(len(row), limit, room)
-                cut, warning = row[:limit], f"text cut from {len(row)} to {limit} tokens"
-            samples.append(Sample(cut, text_of_ids(reader, cut), warning=warning))
-        _check_ids(model, samples)
-        return samples, single
     if not given:
         raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
+    reader = text_tokenizer(tokenizer)
+    limit = _limit(model, reader, room)
+    if ids is not None:
+        rows, single = id_rows(ids, mask)
+        samples = [ids_sample(reader, row, limit=limit, truncation=truncation, extra=room) for row in rows]
+        _check_ids(model, samples)
+        return samples, single
     if reader is None:
-        raise ValueError("text needs a tokenizer: pass one, or pass token ids (aw.trace(model, None, input_ids))")
-    options = {"limit": limit, "truncation": truncation}
+        raise ValueError(
+            "text needs a tokenizer: pass one, or pass token ids (aw.trace(model, None, input_ids))"
+        )
+    options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
     if messages is not None:
         return [encode(reader, template(reader, messages), **options, specials=False)], True
     if words is not None or isinstance(text, str):
         return [_one(reader, text, text_pair, words, options)], True
-    if not isinstance(text, Sequence) or not text or not all(isinstance(t, str) for t in text):
-        raise ValueError(f"text must be a string, a list of strings or token ids, not {text!r:.80}")
-    pairs = [None] * len(text) if text_pair is None else text_pair
-    if isinstance(pairs, str) or len(pairs) != len(text):
-        raise ValueError(f"text_pair must be a list of {len(text)} texts, one for each text")
-    return [_one(reader, t, p, None, options) for t, p in zip(text, pairs, strict=True)], False
+    return _many(reader, text, text_pair, options), False
 
 
-def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]) -> Sample:  # noqa: ANN401
+def _limit(model: Any, reader: Any, room: int) -> int | None:
+    """Return how many tokens a prompt may have, leaving room for the continuation in a decoder."""
+    limit = limit_of(model, reader)
+    if limit is None or not room or "decoder_input_ids" in forward_parameters(model):
+        return limit
+    if room >= limit:
+        raise ValueError(f"max_new_tokens is {room}, and the model takes {limit} tokens in all")
+    return limit - room
+
+
+def _many(reader: Any, texts: Any, pairs: Any, options: Mapping[str, Any]) -> list[Sample]:
+    """Return a list of texts, perhaps with a second text each."""
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(t, str) for t in texts):
+        raise ValueError(f"text must be a string, a list of strings or token ids, not {texts!r:.80}")
+    seconds = [None] * len(texts) if pairs is None else pairs
+    if isinstance(seconds, str) or len(seconds) != len(texts):
+        raise ValueError(f"text_pair must be a list of {len(texts)} texts, one for each text")
+    return [_one(reader, t, second, None, options) for t, second in zip(texts, seconds, strict=True)]
+
+
+def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]) -> Sample:
     """Return one text or pair, perhaps split into words."""
     first = second = None
     if words is not None:
-        two = isinstance(words, tuple) and len(words) == 2 and not any(isinstance(w, str) for w in words)  # noqa: PLR2004
+        two = isinstance(words, tuple) and not any(isinstance(w, str) for w in words)
         first, second = words if two else (words, None)
         text = words_text(first, text, "words")
         if second is not None:
@@ -226,20 +236,22 @@ def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: M
     return encode(reader, text or "", text_pair=pair, words=first, pair_words=second, **options)
 
 
-def _check_ids(model: Any, samples: Sequence[Sample]) -> None:  # noqa: ANN401
+def _check_ids(model: Any, samples: Sequence[Sample]) -> None:
     """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
     embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     size = getattr(embedding, "num_embeddings", None)
     for sample in samples:
         for i in sample.ids or ():
             if i < 0 or (size is not None and i >= size):
-                raise ValueError(f"input_ids hold {i}, and the model's vocabulary has ids 0 to {(size or 0) - 1}")
+                raise ValueError(
+                    f"input_ids hold {i}, and the model's vocabulary has ids 0 to {(size or 0) - 1}"
+                )
 
 
 def _run(
-    model: Any,  # noqa: ANN401 - the module itself
-    given: Any,  # noqa: ANN401 - the model as the user holds it
-    tokenizer: Any,  # noqa: ANN401
+    model: Any,
+    given: Any,
+    tokenizer: Any,
     samples: list[Sample],
     target_text: str | None,
     max_new_tokens: int,
@@ -253,7 +265,7 @@ def _run(
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
     with borrowed(model), borrowed_tokenizer(reader):
-        for start in tqdm(starts, desc="tracing", leave=False, disable=len(starts) < 2, delay=1):  # noqa: PLR2004
+        for start in tqdm(starts, desc="tracing", leave=False, disable=len(starts) == 1, delay=1):
             part = [
                 _with_decoder(model, reader, sample, target_text, max_new_tokens)
                 for sample in samples[start : start + size]
@@ -263,7 +275,7 @@ def _run(
     return traces
 
 
-def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:  # noqa: ANN401
+def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
     """Return a sample with its continuation, and with what the decoder reads where there is one."""
     seq2seq = "decoder_input_ids" in forward_parameters(model)
     if target is not None and not seq2seq:
@@ -277,7 +289,11 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
         ids = [start]
         boundary = None
         if target is not None:
-            ids += [i for i in reader(text_target=target)["input_ids"] if i != getattr(reader, "eos_token_id", None)]
+            ids += [
+                i
+                for i in reader(text_target=target)["input_ids"]
+                if i != getattr(reader, "eos_token_id", None)
+            ]
         elif new:
             ids = _generate(model, reader, sample, new)
             boundary = 1
@@ -293,12 +309,12 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
     return replace(sample, ids=ids, text=shown, types=types)
 
 
-def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:  # noqa: ANN401
+def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:
     """Return the ids of a greedy generation: prompt and continuation, or the decoder's side."""
-    if not (callable(getattr(model, "can_generate", None)) and model.can_generate()):
+    if not can_generate(model):
         raise ValueError(
-            f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; load it with a "
-            "language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
+            f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; "
+            "load it with a language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
         )
     options = copy.deepcopy(model.generation_config)
     # Greedy, so that the same call gives the same trace; sampling options would only cause warnings.

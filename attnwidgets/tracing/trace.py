@@ -41,6 +41,10 @@ def byte_budget(memory: str | int) -> int:
     raise ValueError(f"memory must be a number of bytes or a size like '500MB' or '1GB', not {memory!r}")
 
 
+MAPS = 4
+"""Dimensions of attention weights: [batch, head, query, key]."""
+
+
 class Layer(Protocol):
     """One layer of one stream: where its weights come from."""
 
@@ -73,9 +77,9 @@ class RecordedLayer:
         """Heads, queries, keys."""
         return (self.call.query.shape[1], self.queries, self.keys)
 
-    def _part(self, added: Any) -> Any:  # noqa: ANN401 - a mask, a bias, or a setting that is no tensor
-        """Return this sample's part of something added to the scores [batch or 1, head or 1, query or 1, key]."""
-        if not isinstance(added, torch.Tensor) or added.dim() != 4:  # noqa: PLR2004
+    def _part(self, added: Any) -> Any:
+        """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
+        if not isinstance(added, torch.Tensor) or added.dim() != MAPS:
             return added
         one = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
         return one[:, :, : self.queries, : self.keys]
@@ -135,7 +139,8 @@ class Trace:
         model_id: Name of the model.
         boundary: Index of the first generated token, or None.
         warning: What a reader must know (text that was cut, how it was recorded); "" if nothing.
-        logits: The model's logits of this text, on the CPU: [token, vocabulary] or [class]; None without a head.
+        logits: The model's logits of this text, on the CPU: [token, vocabulary] or [class]; None without a
+            head.
         inputs: The model's inputs for this text alone, to run it again.
     """
 
@@ -159,8 +164,6 @@ class Trace:
     def __repr__(self) -> str:
         size = ", ".join(f"{s}: {self.n_layers(s)} x {self.n_heads(s)}" for s in self.streams)
         return f"{type(self).__name__}({self.model_id or 'given'}, {len(self.tokens)} tokens, {size})"
-
-    # -- what was read -------------------------------------------------------------------------------------------
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -198,7 +201,9 @@ class Trace:
         name = self.default_stream if stream is None else stream
         if name not in self.stream_table:
             known = ", ".join(repr(s) for s in self.streams)
-            raise ValueError(f"stream {name!r} is not in this trace, which has {known}.{suggest(name, self.streams)}")
+            raise ValueError(
+                f"stream {name!r} is not in this trace, which has {known}.{suggest(name, self.streams)}"
+            )
         return self.stream_table[name]
 
     def axes(self, stream: str | None = None) -> tuple[TokenAxis, TokenAxis]:
@@ -217,8 +222,6 @@ class Trace:
             return max(found.shape[0] for found in layers)
         return layers[self._index(layer, stream)].shape[0]
 
-    # -- attention -----------------------------------------------------------------------------------------------
-
     def _index(self, layer: int, stream: str | None) -> int:
         count = self.n_layers(stream)
         if not -count <= layer < count:
@@ -229,8 +232,9 @@ class Trace:
     def attention_layer(self, layer: int, stream: str | None = None) -> Tensor:
         """Return one layer's attention, float32 [head, query, key] on the CPU; rows are queries.
 
-        Computed when first asked for, from recorded queries and keys, by the function that ran in the model; the
-        model is not run. Kept while the byte budget allows, least recently used out first. Do not write into it.
+        Computed when first asked for, from recorded queries and keys, by the function that ran in the model;
+        the model is not run. Kept while the byte budget allows, least recently used out first. Do not write
+        into it.
 
         Raises:
             IndexError: If the layer is out of range; the message names the range.
@@ -251,14 +255,16 @@ class Trace:
             return weights
 
     def query_key(self, layer: int, stream: str | None = None) -> tuple[Tensor, Tensor]:
-        """Return a layer's queries [head, query, dim] and keys [kv head, key, dim] after any rotary embedding.
+        """Return a layer's queries [head, query, dim] and keys [kv head, key, dim], after rotary embedding.
 
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
         found = self._stream(stream).layers[self._index(layer, stream)]
         if not isinstance(found, RecordedLayer):
-            raise UnsupportedModelError(f"queries and keys were not recorded for {self.model_id or 'given numbers'}")
+            raise UnsupportedModelError(
+                f"queries and keys were not recorded for {self.model_id or 'given numbers'}"
+            )
         return found.query_key()
 
     def is_causal(self, stream: str | None = None) -> bool:
@@ -273,8 +279,6 @@ class Trace:
                     not torch.triu(self.attention_layer(layer, name), diagonal=1).any() for layer in ends
                 )
             return self._causal[name]
-
-    # -- outputs -------------------------------------------------------------------------------------------------
 
     @property
     def predictions_title(self) -> str:

@@ -3,11 +3,11 @@
 Words are found in the text, not in the vocabulary, so that every tokenizer gives the same words:
 
 1. A fast tokenizer's offsets say where in the text each token lies.
-2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level BPE and
-   SentencePiece spell their spaces, WordPiece marks continuations with "##".
-3. Runs of letters, digits and marks are words, as are "don't", "state-of-the-art", "3.14"; every other character is
-   an element of its own. Scripts written without spaces: each Han character and each run of kana is a word (a
-   segmenter's words can be given as `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
+2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level
+   BPE and SentencePiece spell their spaces, WordPiece marks continuations with "##".
+3. Runs of letters, digits and marks are words, as are "don't", "state-of-the-art", "3.14"; every other
+   character is an element of its own. Scripts written without spaces: each Han character and each run of kana
+   is a word (a segmenter's words can be given as `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
 4. Words that share a token merge, since a token belongs to one element only.
 """
 
@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from attnwidgets.tracing.display import graphemes, visible
+from attnwidgets.tracing.display import SPACE, graphemes, visible
 from attnwidgets.tracing.units import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     Span = tuple[int, int]
 
 _INSIDE = "'’-‐·"
 _NUMERIC = ".,:"
-_ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al)|(?<![^\W\d_])[A-Z])\.$")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_KANA = re.compile("[\u3040-\u30fa\u30fc-\u30ff]")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al)|(?<![^\W\d_])[A-Z])\.$"
+)
 _STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）]*|\n+")
 
 
@@ -36,10 +41,9 @@ def _kind(cluster: str) -> str:
     char = cluster[0]
     if char.isspace():
         return "space"
-    code = ord(char)
-    if 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF:  # noqa: PLR2004
+    if _HAN.match(char):
         return "han"
-    if 0x3040 <= code <= 0x30FF and char != "・":  # noqa: PLR2004
+    if _KANA.match(char):
         return "kana"
     if char == "_" or unicodedata.category(char)[0] in "LNM":
         return "letter"
@@ -100,7 +104,11 @@ def given_spans(text: str, words: Sequence[str], argument: str = "words") -> lis
     for number, word in enumerate(words):
         found = text.find(word, at) if word.strip() else -1
         if found < 0:
-            why = "is empty" if not word.strip() else f"does not follow {words[number - 1]!r} in the text" * bool(number)
+            why = (
+                "is empty"
+                if not word.strip()
+                else f"does not follow {words[number - 1]!r} in the text" * bool(number)
+            )
             raise ValueError(f"{argument}[{number}] = {word!r} {why or 'is not in the text'}")
         spans.append((found, found + len(word)))
         at = found + len(word)
@@ -126,59 +134,45 @@ def unit_from_spans(
 ) -> Unit:
     """Return the unit whose elements are spans of a text, over tokens that lie at `spans` of it.
 
-    A token goes to the element it overlaps; elements that share a token merge; a token outside of all is an element
-    of its own, as is every special token.
+    A token goes to the element it overlaps; elements that share a token merge; a token outside of all is an
+    element of its own, as is every special token.
     """
-    parent = list(range(len(elements)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            i = parent[i]
-        return i
-
-    first_of: list[int | None] = []
-    cursor = 0
-    for (begin, end), apart in zip(spans, special, strict=True):
-        if apart or end <= begin:
-            first_of.append(None)
-            continue
-        while cursor and elements[cursor - 1][1] > begin:
-            cursor -= 1
-        while cursor < len(elements) and elements[cursor][1] <= begin:
-            cursor += 1
-        touched = [cursor] if cursor < len(elements) and elements[cursor][0] < end else []
-        while touched and touched[-1] + 1 < len(elements) and elements[touched[-1] + 1][0] < end:
-            touched.append(touched[-1] + 1)
-        for other in touched[1:]:
-            parent[root(other)] = root(touched[0])
-        first_of.append(touched[0] if touched else None)
-    groups: dict[tuple[str, int], list[int]] = {}
-    for token, element in enumerate(first_of):
-        groups.setdefault(("alone", token) if element is None else ("element", root(element)), []).append(token)
-    labels = []
-    for (kind, key), members in groups.items():
-        if kind == "alone":
-            labels.append(tokens[members[0]])
-        else:
-            merged = [e for i, e in enumerate(elements) if root(i) == key]
-            labels.append(visible(text[merged[0][0] : merged[-1][1]].strip("\n")).replace("␣", " "))
-    return Unit(
-        name,
-        tuple(labels),
-        tuple(tuple(members) for members in groups.values()),
-        tuple(all(special[i] for i in members) for members in groups.values()),
+    # Elements lie in the order of the text and do not overlap, so a token touches a run of them.
+    starts, ends = [b for b, _ in elements], [e for _, e in elements]
+    touched = [
+        range(0) if apart or end <= begin else range(bisect_right(ends, begin), bisect_left(starts, end))
+        for (begin, end), apart in zip(spans, special, strict=True)
+    ]
+    # Each element is known by the first of those it is merged with.
+    first = list(range(len(elements)))
+    joined = {i for run in touched for i in run[1:]}
+    for i in sorted(joined):
+        first[i] = first[i - 1]
+    groups: dict[tuple[bool, int], list[int]] = {}
+    for token, run in enumerate(touched):
+        groups.setdefault((True, first[run[0]]) if run else (False, token), []).append(token)
+    last = {head: i for i, head in enumerate(first)}
+    labels = tuple(
+        visible(text[starts[key] : ends[last[key]]]).replace(SPACE, " ") if inside else tokens[key]
+        for inside, key in groups
     )
+    return _unit(name, labels, groups.values(), special)
 
 
-def unit_from_ids(name: str, ids: Sequence[int | None], tokens: Sequence[str], special: Sequence[bool]) -> Unit:
-    """Return the unit in which tokens with one id form an element; None stands alone. Ids may come back later."""
+def _unit(name: str, labels: tuple[str, ...], groups: Iterable[list[int]], special: Sequence[bool]) -> Unit:
+    members = tuple(tuple(group) for group in groups)
+    return Unit(name, labels, members, tuple(all(special[i] for i in group) for group in members))
+
+
+def unit_from_ids(
+    name: str, ids: Sequence[int | None], tokens: Sequence[str], special: Sequence[bool]
+) -> Unit:
+    """Return the unit in which tokens of one id form an element (also apart); None stands alone."""
     groups: dict[object, list[int]] = {}
     for token, key in enumerate(ids):
         groups.setdefault(("alone", token) if key is None else key, []).append(token)
-    labels = tuple("".join(tokens[i].removeprefix("##") for i in m).strip("␣▁Ġ") or tokens[m[0]] for m in groups.values())
-    return Unit(
-        name,
-        labels,
-        tuple(tuple(m) for m in groups.values()),
-        tuple(all(special[i] for i in m) for m in groups.values()),
+    labels = tuple(
+        "".join(tokens[i].removeprefix("##") for i in group).strip("␣▁Ġ") or tokens[group[0]]
+        for group in groups.values()
     )
+    return _unit(name, labels, groups.values(), special)

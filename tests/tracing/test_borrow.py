@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tracing import tiny
 
 from attnwidgets.tracing.borrow import borrowed, configs_of, implementation
 from attnwidgets.tracing.recorder import recording
 from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
 
 IDS = [5, 17, 31, 9]
 
@@ -24,7 +24,10 @@ def state_of(model: Any) -> dict[str, Any]:
         "config": model.config.to_dict(),
         "generation": model.generation_config.to_dict() if model.can_generate() else None,
         "training": [m.training for m in model.modules()],
-        "hooks": [(list(m._forward_hooks), list(m._forward_pre_hooks), list(m._backward_hooks)) for m in model.modules()],
+        "hooks": [
+            (list(m._forward_hooks), list(m._forward_pre_hooks), list(m._backward_hooks))
+            for m in model.modules()
+        ],
         "attributes": [sorted(vars(m)) for m in model.modules()],
         "parameters": [(p.requires_grad, p.dtype, p.device, p.grad, p._version) for p in model.parameters()],
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tracing import tiny
 
 from attnwidgets.tracing.display import graphemes, visible
 from attnwidgets.tracing.inputs import encode, text_of_ids
+from tests.tracing import tiny
 
 
 def test_byte_level_tokens_are_decoded() -> None:

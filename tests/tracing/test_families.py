@@ -1,4 +1,4 @@
-"""Recorded attention is the eager attention, bit for bit, whatever implementation the model was loaded with."""
+"""Recorded attention is the eager attention, bit for bit, however the model was loaded."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tracing import tiny
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
 
@@ -43,7 +43,9 @@ def test_text_models_are_recorded_exactly(family: str, loaded: str | None) -> No
     assert found.tokens == tuple(str(i) for i in IDS)
     assert found.n_heads() == 4
     assert not found.warning
-    assert found.is_causal() == (family not in ("BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT"))
+    assert found.is_causal() == (
+        family not in ("BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT")
+    )
 
 
 @pytest.mark.parametrize("family", tiny.SEQ2SEQ)
@@ -167,7 +169,12 @@ def test_sinks_are_never_ignored() -> None:
     import transformers as hf
 
     config = hf.GptOssConfig(
-        vocab_size=tiny.VOCAB, **(tiny.SMALL | {"intermediate_size": 32}), **tiny.GQA, num_local_experts=2, num_experts_per_tok=1, sliding_window=4
+        vocab_size=tiny.VOCAB,
+        **(tiny.SMALL | {"intermediate_size": 32}),
+        **tiny.GQA,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        sliding_window=4,
     )
     torch.manual_seed(0)
     model = hf.GptOssForCausalLM(config).eval()
@@ -205,11 +212,16 @@ def test_padding_never_shows(family: str, side: str) -> None:
     width = len(IDS)
     pads = [[0] * (width - len(row)) for row in rows]
     padded = [p + r if side == "left" else r + p for p, r in zip(pads, rows, strict=True)]
-    mask = [[0] * len(p) + [1] * len(r) if side == "left" else [1] * len(r) + [0] * len(p) for p, r in zip(pads, rows, strict=True)]
+    mask = [
+        [0] * len(p) + [1] * len(r) if side == "left" else [1] * len(r) + [0] * len(p)
+        for p, r in zip(pads, rows, strict=True)
+    ]
     found = trace(model, None, torch.tensor(padded), attention_mask=torch.tensor(mask))
     for row, one in zip(rows, found, strict=True):
         alone = trace(model, None, row)
         assert one.tokens == alone.tokens
         for layer in range(one.n_layers()):
-            torch.testing.assert_close(one.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=0)
+            torch.testing.assert_close(
+                one.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=0
+            )
         torch.testing.assert_close(one.logits, alone.logits, atol=1e-5, rtol=0)

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tracing import tiny
 
 from attnwidgets._errors import suggest
 from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.trace import byte_budget
+from tests.tracing import tiny
 
-TEMPLATE = "{% for m in messages %}<|end|>{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}bot:{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<|end|>{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}bot:{% endif %}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,9 @@ def bert() -> Any:
 def gpt() -> Any:
     import transformers as hf
 
-    config = hf.GPT2Config(vocab_size=262, n_embd=32, n_layer=2, n_head=4, n_positions=40, bos_token_id=0, eos_token_id=0)
+    config = hf.GPT2Config(
+        vocab_size=262, n_embd=32, n_layer=2, n_head=4, n_positions=40, bos_token_id=0, eos_token_id=0
+    )
     return tiny.build(lambda: hf.GPT2LMHeadModel(config)), tiny.byte_level()
 
 
@@ -180,7 +185,9 @@ def test_the_budget_forgets_but_never_changes(bert: Any) -> None:
     assert not calls, "the model is not run again"
 
 
-@pytest.mark.parametrize(("size", "n"), [(10, 10), ("1GB", 10**9), ("1.5 kB", 1500), ("2GiB", 2**31), ("7", 7)])
+@pytest.mark.parametrize(
+    ("size", "n"), [(10, 10), ("1GB", 10**9), ("1.5 kB", 1500), ("2GiB", 2**31), ("7", 7)]
+)
 def test_budgets(size: Any, n: int) -> None:
     assert byte_budget(size) == n
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tracing import tiny
 
 from attnwidgets.tracing.inputs import encode
 from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.words import given_spans, sentence_spans, unit_from_ids, unit_from_spans, word_spans
+from tests.tracing import tiny
 
 
 def words_of(text: str) -> list[str]:
@@ -65,9 +65,11 @@ def test_a_word_in_three_pieces_is_one_element() -> None:
 
 
 def test_aggregation_by_hand() -> None:
-    """Clark et al. 2019: sum over the tokens of the word attended to, mean over those of the word attending."""
+    """Clark et al. 2019: sum over the source word's tokens, mean over the target word's."""
     unit = unit_from_ids("word", [0, 1, 1, 1], ["a", "un", "##believ", "##able"], [False] * 4)
-    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.2, 0.2, 0.2], [0.7, 0.1, 0.1, 0.1], [0.1, 0.3, 0.3, 0.3]])
+    weights = np.array(
+        [[0.1, 0.2, 0.3, 0.4], [0.4, 0.2, 0.2, 0.2], [0.7, 0.1, 0.1, 0.1], [0.1, 0.3, 0.3, 0.3]]
+    )
     member = unit.membership(4)
     mean = member / member.sum(1, keepdims=True)
     np.testing.assert_allclose(mean @ weights @ member.T, [[0.1, 0.9], [0.4, 0.6]])
@@ -102,7 +104,9 @@ def test_every_token_is_in_one_word_whatever_the_tokens(data: st.DataObject) -> 
 
 
 def test_a_token_over_two_words_merges_them() -> None:
-    unit = unit_from_spans("word", "a b c", word_spans("a b c"), [(0, 3), (4, 5)], [False, False], ["a b", "c"])
+    unit = unit_from_spans(
+        "word", "a b c", word_spans("a b c"), [(0, 3), (4, 5)], [False, False], ["a b", "c"]
+    )
     assert unit.labels == ("a b", "c")
 
 
@@ -120,7 +124,12 @@ def test_given_words() -> None:
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["the", " "], r"words\[1\] is empty"), ("the cat", "list of words"), ([], "list of words"), ([1], "list of words")],
+    [
+        (["the", " "], r"words\[1\] is empty"),
+        ("the cat", "list of words"),
+        ([], "list of words"),
+        ([1], "list of words"),
+    ],
 )
 def test_bad_words_are_refused(words: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):

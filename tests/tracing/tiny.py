@@ -25,8 +25,8 @@ GQA = {"num_key_value_heads": 2, "head_dim": 8}
 
 def _seq2seq_options() -> dict[str, Any]:
     return {
-        "vocab_size": VOCAB, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "pad_token_id": 0,
+        "vocab_size": VOCAB, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "pad_token_id": 0,
         "decoder_start_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
 
@@ -58,13 +58,26 @@ TEXT = {
     "ELECTRA": lambda: _plain("Electra", "Model", embedding_size=16),
     "ALBERT": lambda: _plain("Albert", "ForMaskedLM", embedding_size=16, num_hidden_layers=3),
     "ModernBERT": lambda: _plain(
-        "ModernBert", "ForMaskedLM", local_attention=4, num_hidden_layers=4, pad_token_id=0, cls_token_id=1, sep_token_id=2
+        "ModernBert",
+        "ForMaskedLM",
+        local_attention=4,
+        num_hidden_layers=4,
+        pad_token_id=0,
+        cls_token_id=1,
+        sep_token_id=2,
     ),
-    "GPT-2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
+    "GPT-2": lambda: hf.GPT2LMHeadModel(
+        hf.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=64)
+    ),
     "GPT-NeoX": lambda: _plain("GPTNeoX", "ForCausalLM"),
     "OPT": lambda: hf.OPTForCausalLM(
         hf.OPTConfig(
-            vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, ffn_dim=37, num_attention_heads=4, word_embed_proj_dim=32
+            vocab_size=VOCAB,
+            hidden_size=32,
+            num_hidden_layers=2,
+            ffn_dim=37,
+            num_attention_heads=4,
+            word_embed_proj_dim=32,
         )
     ),
     "Llama": lambda: _plain("Llama", "ForCausalLM", **GQA),
@@ -76,20 +89,31 @@ TEXT = {
 }
 SEQ2SEQ = {
     "T5": lambda: hf.T5ForConditionalGeneration(
-        hf.T5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, decoder_start_token_id=0)
+        hf.T5Config(
+            vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, decoder_start_token_id=0
+        )
     ),
     "Marian": lambda: hf.MarianMTModel(hf.MarianConfig(**_seq2seq_options())),
 }
 IMAGE = {
-    "ViT": lambda: hf.ViTForImageClassification(hf.ViTConfig(**SMALL, image_size=24, patch_size=8, num_labels=3)),
+    "ViT": lambda: hf.ViTForImageClassification(
+        hf.ViTConfig(**SMALL, image_size=24, patch_size=8, num_labels=3)
+    ),
     "DINOv2 with registers": lambda: hf.Dinov2WithRegistersModel(
         hf.Dinov2WithRegistersConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=28, patch_size=7, num_register_tokens=3
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            image_size=28,
+            patch_size=7,
+            num_register_tokens=3,
         )
     ),
 }
 OUTSIDE = {
-    "DeBERTa": lambda: _plain("DebertaV2", "ForMaskedLM", relative_attention=True, pos_att_type=["p2c", "c2p"]),
+    "DeBERTa": lambda: _plain(
+        "DebertaV2", "ForMaskedLM", relative_attention=True, pos_att_type=["p2c", "c2p"]
+    ),
     "MPNet": lambda: _plain("MPNet", "ForMaskedLM"),
     "GPT-J": lambda: hf.GPTJForCausalLM(
         hf.GPTJConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=64)
@@ -117,14 +141,43 @@ def whisper() -> Any:
 def clip() -> Any:
     small = SMALL | {"projection_dim": 16}
     config = hf.CLIPConfig(
-        text_config=small | {"vocab_size": VOCAB, "max_position_embeddings": 20, "bos_token_id": 1, "eos_token_id": 2},
+        text_config=small
+        | {"vocab_size": VOCAB, "max_position_embeddings": 20, "bos_token_id": 1, "eos_token_id": 2},
         vision_config=small | {"image_size": 24, "patch_size": 8},
         projection_dim=16,
     )
     return build(lambda: hf.CLIPModel(config))
 
 
-WORDPIECE = "[PAD] [UNK] [CLS] [SEP] [MASK] the un ##believ ##able cat sat . ! , a b c new york 我 爱 北 京 ##s ' don t".split()
+WORDPIECE = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "un",
+    "##believ",
+    "##able",
+    "cat",
+    "sat",
+    ".",
+    "!",
+    ",",
+    "a",
+    "b",
+    "c",
+    "new",
+    "york",
+    "我",
+    "爱",
+    "北",
+    "京",
+    "##s",
+    "'",
+    "don",
+    "t",
+]
 
 
 def wordpiece() -> Any:
@@ -151,14 +204,31 @@ def byte_level(merges: tuple[str, ...] = ("Ġ t", "h e", "Ġt he", "c a", "ca t"
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<|end|>", eos_token="<|end|>", unk_token="<|end|>")
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<|end|>", eos_token="<|end|>", unk_token="<|end|>"
+    )
 
 
 def metaspace() -> Any:
     """Return a SentencePiece-like tokenizer with byte fallback."""
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁the", "▁ca", "t", "▁", "s", "h", "▁un", "believ"]
+    tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{i:02X}>" for i in range(256)),
+        "▁the",
+        "▁ca",
+        "t",
+        "▁",
+        "s",
+        "h",
+        "▁un",
+        "believ",
+    ]
     pieces = [(token, -float(i % 7) - 1) for i, token in enumerate(tokens)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
-    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    )
