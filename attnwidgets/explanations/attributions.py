@@ -147,7 +147,7 @@ class Attributions(Explanation):
         about = self.target if isinstance(self.target, str) else ""
         contrast = f" rather than {self.foil!r}" if self.foil else ""
         named = f"{self.provenance.get('title') or self.method}{f' for {about!r}' if about else ''}{contrast}"
-        return ", ".join([named, *self.steps])
+        return ", ".join([named, *self._short_steps()])
 
     def select(self, target: int | str) -> Attributions:
         """Return the attributions of one target, by its number or its label.

@@ -178,7 +178,10 @@ class Explanation:
     @property
     def title(self) -> str:
         """The method and what was done to its numbers: the heading of a picture."""
-        return ", ".join([str(self.provenance.get("title") or self.method), *self.steps])
+        return ", ".join([str(self.provenance.get("title") or self.method), *self._short_steps()])
+
+    def _short_steps(self) -> list[str]:
+        return [step.split(" (")[0] for step in self.steps]
 
     def plot(self, **options: Any) -> Figure:
         """Return a matplotlib figure; see `attnwidgets.export.figures.plot` for the options."""
@@ -205,7 +208,8 @@ class Explanation:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {size}" for name, size in zip(self.axis_names, self.shape, strict=True))
-        parts = [f"{self.kind} {self.title} [{sizes}] by {self.unit}"]
+        by = "" if f"by {self.unit}" in self.title else f" by {self.unit}"
+        parts = [f"{self.kind} {self.title} [{sizes}]{by}"]
         if self.stream != "self":
             parts.append(f"stream {self.stream}")
         if self.provenance.get("model"):

@@ -66,7 +66,8 @@ def rollout(
         residual: "mix" as above; "add" for I + A without weights, as lectures write it; None for no
             residual, for maps that hold it already (ALTI, value zeroing).
         order: "output_first" is published, R_l = A'_l R_{l-1}; "input_first" is the product
-            A'_0 A'_1 ... A'_l that some lectures write. The order changes the numbers much more than the residual's form does.
+            A'_0 A'_1 ... A'_l that some lectures write. The order changes the numbers much more than the
+            form of the residual does.
         stream: Which stream of an encoder-decoder trace; "cross" is refused.
 
     Returns:

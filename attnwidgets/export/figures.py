@@ -6,6 +6,7 @@ Figures do not go through pyplot: nothing is registered, nothing is shown twice,
 from __future__ import annotations
 
 import io
+import textwrap
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -152,7 +153,10 @@ def heatmap(
 ) -> Figure:
     """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour scale beside it."""
     rows, columns = matrix.shape
-    figure = _figure_of(ax, _side(columns) + 1.6, _side(rows) + 1.2)
+    size = _font_size(max(rows, columns))
+    figure = _figure_of(
+        ax, _side(columns) + _length(query_labels, size) + 1.3, _side(rows) + _length(key_labels, size) + 0.8
+    )
     axes = figure.add_subplot() if ax is None else ax
     colours, norm = _scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax)
     image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
@@ -160,7 +164,7 @@ def heatmap(
     axes.xaxis.set_label_position("top")
     _label(axes.set_xticks, key_labels, rotation=90)
     _label(axes.set_yticks, query_labels)
-    axes.tick_params(length=0, labelsize=_font_size(max(rows, columns)))
+    axes.tick_params(length=0, labelsize=size)
     axes.set_xlabel("key (from)", fontsize=8)
     axes.set_ylabel("query (to)", fontsize=8)
     for spine in axes.spines.values():
@@ -169,7 +173,7 @@ def heatmap(
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, length=2)
     _put(bar.ax.set_ylabel, value_name, fontsize=8)
-    _heading(axes, title)
+    _heading(axes, title, own=ax is None)
     return figure
 
 
@@ -284,7 +288,7 @@ def strip(
     bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, shrink=0.9, pad=0.01, fraction=0.03)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, length=2)
-    _heading(axes, title)
+    _heading(axes, title, own=ax is None)
     return figure
 
 
@@ -321,11 +325,8 @@ class _Quiet(warnings.catch_warnings):
 
 def _figure_of(ax: Axes | None, width: float, height: float) -> Figure:
     if ax is not None:
-        figure = ax.get_figure(root=True)
-        if figure is None:
-            message = "ax belongs to no figure."
-            raise ValueError(message)
-        return figure
+        # The root of the canvas: an axes may lie in a subfigure (`root=True` came with matplotlib 3.10).
+        return ax.figure.canvas.figure
     figure = PlainFigure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -400,8 +401,24 @@ def _put(write: Any, *arguments: Any, **options: Any) -> Text:
     return written
 
 
-def _heading(axes: Axes, title: str) -> None:
-    _put(axes.set_title, printable(title, 110), fontsize=9, loc="left", family=_families(_FONTS), wrap=True)
+def _heading(axes: Axes, title: str, *, own: bool = True) -> None:
+    """Write the heading over the whole figure where it is ours, else over the axes."""
+    options: dict[str, Any] = {"fontsize": 9, "family": _families(_FONTS)}
+    figure = axes.get_figure()
+    if own and isinstance(figure, Figure):
+        line = max(20, round(figure.get_figwidth() * 72 / (9 * 0.52)))
+        text = textwrap.fill(printable(title, 3 * line), line)
+        _put(figure.suptitle, text, x=0.01, ha="left", **options)
+    else:
+        _put(axes.set_title, printable(title, 110), loc="left", **options)
+
+
+def _length(labels: Sequence[str], size: float) -> float:
+    """Return the inches that the longest label takes, about."""
+    longest = (
+        max((cells(printable(label)) for label in labels), default=0) if len(labels) <= _MAX_LABELS else 4
+    )
+    return longest * size * 0.6 / 72
 
 
 def _families(wanted: Sequence[str]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 
-_FIRST_PRINTABLE, _DELETE = 0x20, 0x7F
-_BIDI = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_HIDDEN = {0x061C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF}
+_PICTURES = {"\n": "↵", "\t": "→"}
 
 
 def printable(text: str, limit: int = 24) -> str:
-    """Return `text` with controls as their pictures (␀) and bidi controls and invisibles as code points.
+    """Return `text` with controls, bidi controls and invisible characters as code points (<U+202E>).
 
     Args:
         text: A label, as it came.
@@ -30,13 +30,12 @@ def cells(text: str) -> int:
 
 def _shown(character: str) -> str:
     code = ord(character)
-    if code < _FIRST_PRINTABLE:
-        return chr(0x2400 + code)
-    if code == _DELETE:
-        return "\u2421"
+    if character in _PICTURES:
+        return _PICTURES[character]
     category = unicodedata.category(character)
-    if category in ("Cs", "Cc"):  # lone surrogates cannot be encoded; C1 controls have no picture
+    if category == "Cs":  # a lone surrogate cannot be encoded
         return "\ufffd"
-    if code in _BIDI or category in ("Zl", "Zp") or code in (0x200B, 0x2060, 0xFEFF):
+    # Few fonts hold Unicode's pictures of controls (U+2400 and on): the code point is always legible.
+    if code in _HIDDEN or category in ("Cc", "Zl", "Zp"):
         return f"<U+{code:04X}>"
     return character

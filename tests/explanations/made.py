@@ -1,0 +1,49 @@
+"""Maps and axes made by hand for the tests of this folder."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnwidgets.explanations import MixingMap
+from attnwidgets.tracing.units import TokenAxis, Unit
+
+TOKENS = ("[CLS]", "un", "##believ", "##able", "news", ".", "[SEP]")
+WORDS = ((0,), (1, 2, 3), (4,), (5,), (6,))
+SENTENCES = ((0, 1, 2, 3), (4, 5, 6))
+
+
+def unit(name: str, spans, labels=None) -> Unit:
+    spans = tuple(tuple(span) for span in spans)
+    return Unit(
+        name, tuple(labels or (f"{name}{i}" for i in range(len(spans)))), spans, (False,) * len(spans)
+    )
+
+
+def axis(tokens=TOKENS, words=WORDS, sentences=SENTENCES, text="unbelievable news.") -> TokenAxis:
+    units = {"token": unit("token", [(i,) for i in range(len(tokens))], tokens)}
+    if words:
+        units["word"] = unit("word", words)
+    if sentences:
+        units["sentence"] = unit("sentence", sentences)
+    return TokenAxis(tuple(tokens), units, text=text)
+
+
+def shares(*shape: int, seed: int = 0, causal: bool = False) -> np.ndarray:
+    """Random rows that sum to one, float32."""
+    values = np.random.default_rng(seed).gamma(0.4, size=shape) + 1e-6
+    if causal:
+        values = np.tril(values)
+    return (values / values.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def attention_map(
+    layers: int = 3, heads: int = 2, *, causal: bool = False, seed: int = 0, **options
+) -> MixingMap:
+    n = len(TOKENS)
+    return MixingMap(
+        shares(layers, heads, n, n, seed=seed, causal=causal),
+        query=axis(),
+        method="attention",
+        provenance={"model": "made", "text": "unbelievable news."},
+        **options,
+    )

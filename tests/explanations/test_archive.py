@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from attnwidgets.explanations import Attributions, MixingMap, Prediction, Predictions
+from attnwidgets.explanations.rollout import rollout
+from attnwidgets.export.archive import ArchiveError, load
+
+from .made import attention_map, axis, shares
+
+HOSTILE = ("</script>", "nul\0", "\u202eevil", "a\ud800b", '"quoted"', "日本")
+
+
+def hostile_map() -> MixingMap:
+    return MixingMap(
+        shares(2, 6, 6), query=list(HOSTILE), layers=[3, 4], provenance={"text": "".join(HOSTILE)}
+    )
+
+
+def predicting_map() -> MixingMap:
+    given = Predictions("next token", (Prediction(" Paris", 0.77, 12),))
+    return attention_map(predictions=given, warning="7 of 9 tokens", trace_id="abc")
+
+
+CASES = {
+    "attention": predicting_map,
+    "words": lambda: attention_map().to("word"),
+    "rollout": lambda: rollout(attention_map()),
+    "rectangle": lambda: MixingMap(shares(1, 2, 3), query=list("ab"), key=list("xyz"), stream="cross"),
+    "hostile": hostile_map,
+    "attributions": lambda: Attributions(
+        [[1.0, -2.0], [0.0, 1.0]], axis=["a", "b"], target=["x", "y"], foil="z", residual=[0.1, 0.2]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["saved.safetensors", "saved"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_opened_is_what_was_saved(case, name, tmp_path):
+    saved = CASES[case]()
+    found = load(saved.save(tmp_path / name))
+    assert type(found) is type(saved)
+    np.testing.assert_array_equal(found.values, saved.values)
+    assert repr(found) == repr(saved)
+    for fact in ("provenance", "predictions", "warning", "trace_id", "unit", "signed"):
+        assert getattr(found, fact) == getattr(saved, fact)
+    if isinstance(saved, MixingMap):
+        assert found.query == saved.query
+        assert found.key == saved.key
+        assert (found.layers, found.heads, found.causal) == (saved.layers, saved.heads, saved.causal)
+        assert found.stochastic == saved.stochastic
+
+
+def test_opened_maps_can_be_worked_with(tmp_path):
+    found = load(attention_map().save(tmp_path / "map.safetensors"))
+    np.testing.assert_array_equal(found.to("word").values, attention_map().to("word").values)
+    np.testing.assert_array_equal(rollout(found).values, rollout(attention_map()).values)
+
+
+def test_saving_computes_lazy_layers(tmp_path):
+    values = shares(2, 7, 7)
+    lazy = MixingMap.lazy(values.__getitem__, query=axis(), layers=[0, 1], method="made")
+    np.testing.assert_array_equal(load(lazy.save(tmp_path / "lazy")).values, values)
+
+
+def test_opened_where_there_is_no_torch(tmp_path):
+    path = attention_map().save(tmp_path / "map.safetensors")
+    program = (
+        "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None\n"
+        "from attnwidgets.export.archive import load\n"
+        f"print(load({str(path)!r}).to('word').shape, 'matplotlib' in sys.modules, 'pickle' in sys.argv)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "(3, 2, 5, 5) False False", done.stderr
+
+
+def test_the_same_map_gives_the_same_bytes(tmp_path):
+    found = predicting_map()
+    one, two = found.save(tmp_path / "one.safetensors"), found.save(tmp_path / "two.safetensors")
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_saving_again_replaces(tmp_path):
+    for name in ("map.safetensors", "map"):
+        attention_map(seed=1).save(tmp_path / name)
+        attention_map(seed=2).save(tmp_path / name)
+        np.testing.assert_array_equal(load(tmp_path / name).values, attention_map(seed=2).values)
+    assert {path.name for path in tmp_path.iterdir()} == {"map", "map.safetensors"}
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match="not a saved explanation; choose another name"):
+        attention_map().save(tmp_path / "notes")
+    with pytest.raises(FileNotFoundError, match="folder that does not exist"):
+        attention_map().save(tmp_path / "nowhere" / "map.safetensors")
+
+
+def foreign_tensors(path):
+    save_file({"weight": np.zeros(3)}, path)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"hello"),
+        lambda path: path.write_bytes(b"\x80\x04cposix\nsystem\n(S'true'\ntR."),
+        lambda path: path.write_bytes(b"\xff" * 64),
+        lambda path: path.write_bytes((2).to_bytes(8, "little") + b"[]"),
+        foreign_tensors,
+        lambda path: path.mkdir(),
+    ],
+)
+def test_foreign_files_are_refused(write, tmp_path):
+    write(tmp_path / "foreign.safetensors")
+    with pytest.raises(ArchiveError, match="not a saved explanation"):
+        load(tmp_path / "foreign.safetensors")
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.9, 0.999])
+def test_a_file_cut_short_is_refused(cut, tmp_path):
+    path = attention_map().save(tmp_path / "map.safetensors")
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * cut)])
+    with pytest.raises(ArchiveError):
+        load(path)
+
+
+def edited(**changes):
+    def edit(described):
+        return described | changes
+
+    return edit
+
+
+def without_units(described):
+    described["query"]["units"]["token"]["spans"][0] = [99]
+    return described
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (edited(version=99), "later version"),
+        (edited(version=None), "names no version"),
+        (edited(kind="Sculpture"), "kind 'Sculpture'"),
+        (edited(layers=[0, 1, 2, 3]), "damaged"),
+        (edited(unit="paragraph"), "damaged.*'paragraph'"),
+        (edited(query=3), "damaged"),
+        (edited(predictions=[]), "damaged"),
+        (without_units, "damaged.*outside 0 to 6"),
+        (lambda _: [1, 2], "names no version"),
+    ],
+)
+def test_a_damaged_description_is_refused(edit, message, tmp_path):
+    folder = attention_map().save(tmp_path / "map")
+    described = json.loads((folder / "explanation.json").read_text())
+    (folder / "explanation.json").write_text(json.dumps(edit(described)))
+    with pytest.raises(ArchiveError, match=message):
+        load(folder)
+
+
+def test_a_description_that_is_no_json_is_refused(tmp_path):
+    folder = attention_map().save(tmp_path / "map")
+    (folder / "explanation.json").write_text("{")
+    with pytest.raises(ArchiveError, match="not JSON"):
+        load(folder)
