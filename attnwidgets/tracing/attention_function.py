@@ -127,13 +127,9 @@ def attention(
                 f"{type(module).__name__} passes {name!r} to its attention, which is not known here; "
                 "leaving it out would change what the model computes"
             )
-    settings = {
-        "mask": attention_mask,
-        "scaling": scaling,
-        "softcap": softcap,
-        "position_bias": position_bias,
-    }
-    weights = attention_weights(query, key, **settings)  # type: ignore[arg-type]  # a dict of mixed types
+    settings: dict[str, Any] = {"mask": attention_mask, "scaling": scaling}
+    settings |= {"softcap": softcap, "position_bias": position_bias}
+    weights = attention_weights(query, key, **settings)
     watching = observer.get()
     if watching is not None:
         weights, value = watching.see(module, query, key, value, weights, settings)

@@ -22,12 +22,13 @@ from attnwidgets.tracing.words import unit_from_ids
 # key).
 MATRIX, LAYER, LAYERS, BATCHED = 2, 3, 4, 5
 SHAPES = (
-    "(layer, head, query, key), (layer, 1, head, query, key), (head, query, key), (query, key), (key,), a "
-    " list or tuple with one array per layer, or what generate(..., return_dict_in_generate=True) returned"
+    "(layer, head, query, key), (layer, 1, head, query, key), (head, query, key), (query, key), (key,), "
+    "a list or tuple with one array per layer, "
+    "or what generate(..., return_dict_in_generate=True) returned"
 )
 _SDPA = (
-    "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text) record "
-    'them (it works with any loading), or load the model with attn_implementation="eager".'
+    "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text) "
+    'record them (it works with any loading), or load the model with attn_implementation="eager".'
 )
 _SPECIAL = frozenset(
     [

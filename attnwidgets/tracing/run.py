@@ -143,7 +143,8 @@ def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
         except OSError as error:
             raise ValueError(
                 f"model {name!r} is no folder with a saved model, and could not be had from the hub. "
-                "Pass a folder, a hub id that is reachable or cached, or a model object (aw.demo_model() gives one without a hub)."
+                "Pass a folder, a hub id that is reachable or cached, or a model object "
+                "(aw.demo_model() gives one without a hub)."
             ) from error
         if tokenizer is None and needs_reader:
             tokenizer = name

@@ -24,11 +24,18 @@ GQA = {"num_key_value_heads": 2, "head_dim": 8}
 
 
 def _seq2seq_options() -> dict[str, Any]:
+    sides = ("encoder", "decoder")
     return {
-        "vocab_size": VOCAB, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
-        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "pad_token_id": 0,
-        "decoder_start_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-    }  # fmt: skip
+        **{f"{side}_layers": 2 for side in sides},
+        **{f"{side}_attention_heads": 4 for side in sides},
+        **{f"{side}_ffn_dim": 37 for side in sides},
+        "vocab_size": VOCAB,
+        "d_model": 32,
+        "pad_token_id": 0,
+        "decoder_start_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
 
 
 def _wav2vec2() -> Any:
