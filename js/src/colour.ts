@@ -12,11 +12,19 @@ const DECADES = 4;
 
 const tables = new Map<MapName, Uint8Array>();
 
-/** 256 RGB triples of a colour map. */
+/** 256 RGB triples of a colour map, interpolated between the baked ones. */
 export function mapTable(name: MapName): Uint8Array {
   let table = tables.get(name);
   if (!table) {
-    table = Uint8Array.from(atob(COLORMAPS[name]), (c) => c.charCodeAt(0));
+    const knots = atob(COLORMAPS[name]);
+    const last = knots.length / 3 - 1;
+    table = new Uint8Array(768);
+    for (let i = 0; i < 768; i += 1) {
+      const at = (Math.floor(i / 3) / 255) * last;
+      const low = Math.min(last - 1, Math.floor(at));
+      const [a, b] = [knots.charCodeAt(3 * low + (i % 3)), knots.charCodeAt(3 * low + 3 + (i % 3))];
+      table[i] = Math.round(a + (b - a) * (at - low));
+    }
     tables.set(name, table);
   }
   return table;

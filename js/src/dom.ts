@@ -158,3 +158,28 @@ export function liveRegion(root: HTMLElement): (text: string) => void {
     }, 150);
   };
 }
+
+/** Keep the keys of a plain control (a slider, a list) from the notebook, which would take the arrows. */
+export function guardKeys(el: HTMLElement, signal: AbortSignal): void {
+  el.dataset.lmSuppressShortcuts = "true";
+  el.addEventListener("keydown", (event) => event.stopPropagation(), { signal });
+}
+
+/** Whether an event happened outside all views, also those in shadow roots. */
+export function isOutside(event: Event): boolean {
+  return !event.composedPath().some((at) => at instanceof Element && at.classList.contains("aw-root"));
+}
+
+/** A label in a sentence: safe, and never invisible. */
+export function visible(label: string): string {
+  return shortLabel(label, 60);
+}
+
+/** A label in quotes, isolated from the direction of its neighbours; numbered where it is not the only one. */
+export function quoted(labels: readonly string[], index: number, base: number): string {
+  const label = labels[index];
+  if (label === undefined) return "–";
+  const alone = labels.indexOf(label) === labels.lastIndexOf(label);
+  const number = alone ? "" : [...String(index + base)].map((d) => "₀₁₂₃₄₅₆₇₈₉"[Number(d)]).join("");
+  return `\u2068“${visible(label)}”\u2069${number}`;
+}

@@ -1,0 +1,79 @@
+/**
+ * The model-only widget that carries the code: its `initialize` hands out the renderers, and every view's own
+ * module is a stub that asks for one of them. Nothing is kept at module level.
+ */
+import type { Initialize } from "@anywidget/types";
+import { createContext, type RenderView, type ViewProps } from "./context.ts";
+import { h, isOutside, whenShown } from "./dom.ts";
+import looks from "./style.css";
+import { TilePool } from "./tiles.ts";
+import { renderExplorer } from "./views/Explorer.ts";
+import { renderHeadGrid } from "./views/HeadGrid.ts";
+import { renderHeatmap } from "./views/Heatmap.ts";
+import { renderLayerSlider } from "./views/LayerSlider.ts";
+import maps from "./views/maps.css";
+import { renderTokenStrip } from "./views/TokenStrip.ts";
+
+const STYLE_ID = "aw-style";
+const CSS = looks + maps;
+
+export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
+
+/** One style sheet in every document or shadow root that holds a view. */
+function addStyle(el: Element): void {
+  const root = el.getRootNode();
+  const place = root instanceof ShadowRoot ? root : document.head;
+  const old = place.querySelector(`style#${STYLE_ID}`);
+  if (!old) place.append(h("style", { id: STYLE_ID }, CSS));
+  else if (old.textContent !== CSS) old.textContent = CSS; // left by an older version in this page
+}
+
+/** Draw a view into `props.el`: style, theme, context, and an error in words where something goes wrong. */
+function mount(render: RenderView, pool: TilePool): Renderer {
+  return async (props) => {
+    const root = h("div", { class: "aw-root" });
+    props.el.append(root);
+    addStyle(root);
+    whenShown(root, () => addStyle(root), props.signal);
+    try {
+      const ctx = await createContext({ ...props, el: root }, pool);
+      if (props.signal.aborted) return undefined;
+      const follow = (): void => {
+        root.dataset.awTheme = ctx.theme;
+      };
+      follow();
+      ctx.onChange((changed) => {
+        if (changed.has("theme")) follow();
+      });
+      document.addEventListener(
+        "pointerdown",
+        (event) => {
+          if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
+        },
+        { signal: props.signal },
+      );
+      return render(ctx, root);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      root.replaceChildren(h("div", { class: "aw-warning", role: "alert" }, `This view could not be drawn: ${why}`));
+      console.error(error);
+      return undefined;
+    }
+  };
+}
+
+/** The renderers by the name of their Python class. One pool of tiles for all of them. */
+export function createRenderers(): Record<string, Renderer> {
+  const pool = new TilePool();
+  return {
+    Heatmap: mount(renderHeatmap, pool),
+    HeadGrid: mount(renderHeadGrid, pool),
+    TokenStrip: mount(renderTokenStrip, pool),
+    LayerSlider: mount(renderLayerSlider, pool),
+    Explorer: mount(renderExplorer, pool),
+  };
+}
+
+const initialize: Initialize = () => createRenderers();
+
+export default { initialize };

@@ -1,0 +1,41 @@
+/** How large a matrix is drawn: it fills the width, stays within a screen's height, and short texts stay small. */
+
+export interface Size {
+  rows: number;
+  cols: number;
+  /** px */
+  width: number;
+  height: number;
+  /** px of one cell; below 1 for long texts. */
+  cellWidth: number;
+  cellHeight: number;
+  /** Cells along each side that share one pixel, by their maximum. */
+  pool: number;
+}
+
+const TALLEST = 640;
+const LARGEST_CELL = 44;
+/** A map of few rows or columns gets cells of at least this much in that direction. */
+const STRIPE = 22;
+
+/** Size of rows x cols cells in `room` px of width. Cells are squares, except where that leaves a stripe too thin to read. */
+export function fit(rows: number, cols: number, room: number): Size {
+  const width = Math.max(1, room);
+  let cell = Math.min(LARGEST_CELL, width / Math.max(1, cols), TALLEST / Math.max(1, rows));
+  // Whole pixels a cell look even; for small cells the lost width would show more than the unevenness.
+  if (cell >= 6) cell = Math.floor(cell);
+  let [cellWidth, cellHeight] = [cell, cell];
+  if (rows * cell < STRIPE * Math.min(rows, 6)) cellHeight = Math.min(STRIPE, TALLEST / Math.max(1, rows));
+  if (cols * cell < STRIPE * Math.min(cols, 6)) cellWidth = Math.min(STRIPE, width / Math.max(1, cols));
+  const dots = Math.max(1, Math.min(3, globalThis.devicePixelRatio || 1));
+  const pool = Math.max(1, Math.ceil(1 / (Math.max(cellWidth, cellHeight) * dots) - 1e-6));
+  return {
+    rows,
+    cols,
+    width: Math.max(1, Math.round(cols * cellWidth * 100) / 100),
+    height: Math.max(1, Math.round(rows * cellHeight * 100) / 100),
+    cellWidth,
+    cellHeight,
+    pool,
+  };
+}
