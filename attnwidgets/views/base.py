@@ -179,6 +179,8 @@ class View(anywidget.AnyWidget):
             return
         CELLS.forget(self)
         super().close()
+        # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
+        self.__dict__.pop("_repr_mimebundle_", None)
         if self._own_layout:
             self.layout.close()
         self.selection.release(self._holder)
@@ -186,9 +188,6 @@ class View(anywidget.AnyWidget):
         self.selection.forget(self.store)
 
     def _reopen(self) -> None:
-        # ipywidgets disables the display of a closed widget for good; a view that is still in a variable
-        # can be shown again, as it was.
-        self.__dict__.pop("_repr_mimebundle_", None)
         layer_head = self._wanted | {"layer": self.selection.layer, "head": self.selection.head}
         self._wanted = {name: None if value == "-" else value for name, value in layer_head.items()}
         traits = self._connect(fixed=self._options["method"] is not None)

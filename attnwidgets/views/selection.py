@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.store import TileStore
 
 
-class Cell(tuple[int, int]):
+class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for the unit
     """A cell of a map as `(query, key)`, with the unit that its indices count.
 
     An index of -1 means that only the other side is chosen.

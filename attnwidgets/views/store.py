@@ -123,31 +123,32 @@ class TileStore(SharedModel):
 
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """Return the Reply of wire.ts to a Request, and its buffers."""
-        number = request.get("id")
+        kind, number = request["kind"], request.get("id")
+        if kind == "ping":
+            return {"kind": "pong", "id": number}, []
         try:
-            if request["kind"] == "ping":
-                return {"kind": "pong", "id": number}, []
+            if kind not in {"tile", "row"}:
+                raise ValueError(f"unknown request {kind!r}")
             with self._lock:
                 source = self._sources.get(request.get("source", ""))
             if source is None:
-                message = f"{request.get('source')!r} is no longer shown; run the cell again."
-                return {"kind": "error", "id": number, "message": message}, []
-            layer, head = request["layer"], request["head"]
-            if request["kind"] == "tile":
-                tile = source.tile(layer, head)
-                return {"kind": "tile", "id": number, **tile.meta()}, [tile.data]
-            if request["kind"] == "row":
-                values = source.matrix(layer, head)
-                row = int(request["row"])
-                if not 0 <= row < len(values):
-                    raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
-                place = {"source": source.id, "layer": layer, "head": head, "row": row}
-                return {"kind": "row", "id": number, **place}, [
-                    np.asarray(values[row], dtype="<f4").tobytes()
-                ]
+                raise LookupError(f"{request.get('source')!r} is no longer shown; run the cell again.")
+            return (_tile if kind == "tile" else _row)(source, request)
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
             return {"kind": "error", "id": number, "message": str(error)}, []
-        return {"kind": "error", "id": number, "message": f"unknown request {request['kind']!r}"}, []
+
+
+def _tile(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    tile = source.tile(request["layer"], request["head"])
+    return {"kind": "tile", "id": request["id"], **tile.meta()}, [tile.data]
+
+
+def _row(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    values, row = source.matrix(request["layer"], request["head"]), int(request["row"])
+    if not 0 <= row < len(values):
+        raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
+    place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
+    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
 
 
 def describe(

@@ -1,0 +1,67 @@
+"""Traces and maps for the views' tests: small, random but fixed, and real."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+
+
+def _softmax(shape, seed=0):
+    numbers = np.exp(np.random.default_rng(seed).normal(0, 3, shape))
+    return (numbers / numbers.sum(-1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_open():
+    """Every test closes what it made, and starts from nothing."""
+    from ipywidgets import Widget
+
+    Widget.close_all()
+    yield
+    Widget.close_all()
+
+
+@pytest.fixture(scope="session")
+def minilm_trace(minilm, sentence):
+    return aw.trace(*minilm, sentence)
+
+
+@pytest.fixture
+def given():
+    """A trace of given numbers: 3 layers x 4 heads, 8 tokens."""
+
+    def make(n=8, layers=3, heads=4, seed=0, tokens=None, **options):
+        return aw.from_attentions(
+            _softmax((layers, heads, n, n), seed), tokens or [f"t{i}" for i in range(n)], **options
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def softmax():
+    """Random rows that sum to one."""
+    return _softmax
+
+
+@pytest.fixture(scope="session")
+def causal():
+    """Random rows that sum to one and see nothing later."""
+
+    def make(shape, seed=0):
+        numbers = np.tril(_softmax(shape, seed))
+        return numbers / numbers.sum(-1, keepdims=True)
+
+    return make
+
+
+@pytest.fixture
+def models():
+    """Count what ipywidgets keeps alive, by class name."""
+    from collections import Counter
+
+    from ipywidgets.widgets import widget
+
+    return lambda: Counter(type(item).__name__ for item in widget._instances.values())

@@ -1,0 +1,134 @@
+"""Standalone pages: one file, nothing from elsewhere, nothing that runs but our script."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.codec import decode
+
+NASTY = [
+    "</script><script>window.hacked=1</script>",
+    "<img src=x onerror=hacked()>",
+    "a\0b",
+    "\u202eabc",
+    "<!--",
+    "'\"&",
+]
+
+
+def read(page):
+    text = page.read_text(encoding="utf-8")
+    state = json.loads(
+        re.search(r'<script type="application/json" id="aw-state">(.*?)</script>', text, re.DOTALL)[1]
+    )
+    blobs = dict(
+        re.findall(
+            r'<script type="application/octet-stream;base64" id="(.*?)">(.*?)</script>', text, re.DOTALL
+        )
+    )
+    return text, state, {name: base64.b64decode(blob) for name, blob in blobs.items()}
+
+
+def tiles_of(state, blobs, store="store0"):
+    """Every tile in the page, decoded."""
+    eager = zlib.decompress(blobs[f"aw-data-{store}"])
+    found = {}
+    for tile in state["models"][store]["state"]["header"]["tiles"]:
+        data = eager[tile["offset"] : tile["offset"] + tile["length"]]
+        found[tile["source"], tile["layer"], tile["head"]] = (tile, data)
+    for tile in state["archive"][store]:
+        data = zlib.decompress(blobs[f"aw-tiles-{store}"][tile["offset"] : tile["offset"] + tile["length"]])
+        found[tile["source"], tile["layer"], tile["head"]] = (tile, data)
+    return {at: decode(d, t["codec"], t["rows"], t["cols"], t["scale"]) for at, (t, d) in found.items()}
+
+
+def test_a_page_holds_every_matrix(given, tmp_path):
+    trace = given(80, layers=3, heads=4)
+    view = aw.Heatmap(trace, layer=1, units=["token"])
+    _, state, blobs = read(view.to_html(tmp_path / "page.html"))
+    tiles = tiles_of(state, blobs)
+    attention = aw.attention(trace)
+    assert len(tiles) == 3 * (4 + 2)
+    for (_, layer, head), values in tiles.items():
+        assert np.abs(values - attention.matrix(layer, head)).max() <= 1 / 255
+    assert state["models"]["selection0"]["state"]["layer"] == 1
+    assert state["views"] == ["view0"]
+
+
+def test_linked_views_stay_linked_and_others_do_not(given, tmp_path):
+    trace = given()
+    views = [aw.Heatmap(trace), aw.TokenStrip(aw.rollout(trace)), aw.Heatmap(given())]
+    _, state, _ = read(aw.to_html(views, tmp_path / "page.html"))
+    links = [(m["state"]["store"], m["state"]["selection"]) for m in map(state["models"].get, state["views"])]
+    assert links[0] == links[1]
+    assert not set(links[2]) & set(links[0])
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_text_stays_text(softmax, tmp_path, nasty):
+    tokens = [nasty, "b", "c"]
+    view = aw.Heatmap(aw.from_attentions(softmax((1, 1, 3, 3)), tokens), title=nasty)
+    text, state, _ = read(view.to_html(tmp_path / "page.html", title=nasty))
+    scripts = re.findall(r"<script\b[^>]*>", text, re.IGNORECASE)
+    kinds = ("application/json", "application/octet-stream;base64", "module")
+    assert all(any(f'type="{kind}"' in script for kind in kinds) for script in scripts)
+    assert len(scripts) == 4
+    assert not re.search(r"<img\b", text)
+    assert "\0" not in text
+    assert "\u202e" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    labels = state["models"]["store0"]["state"]["header"]["axes"]["token"]["labels"]
+    assert len(labels) == 3
+
+
+def test_only_our_script_may_run_and_nothing_may_be_loaded(given, tmp_path):
+    text = aw.Heatmap(given()).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', text)[1]
+    assert "default-src 'none'" in policy
+    assert re.search(r"script-src 'sha256-[\w+/=]+'", policy)
+    assert not re.findall(r"""(?:src|href)=["']?\s*(?:https?:)?//""", text)
+
+
+def test_over_the_budget_a_page_says_what_it_lacks(given, tmp_path):
+    view = aw.Heatmap(given(160, layers=6, heads=12), layer=4, head=7, units=["token"])
+    everything = view.to_html(tmp_path / "all.html")
+    assert "All 84 matrices" in everything.read_text()
+    budget = everything.stat().st_size * 2 // 3
+    page = view.to_html(tmp_path / "page.html", budget=budget)
+    text, state, blobs = read(page)
+    tiles = tiles_of(state, blobs)
+    assert page.stat().st_size <= budget
+    assert f"It holds {len(tiles)} of 84 matrices" in text
+    assert ("attention/token/self", 4, 7) in tiles
+    assert state["models"]["store0"]["state"]["header"]["thumbs"]
+
+
+def test_the_size_is_printed(given, tmp_path):
+    page = aw.Heatmap(given()).to_html(tmp_path / "page.html")
+    printed = float(re.search(r"([\d.]+) MB, works offline", page.read_text())[1])
+    assert printed == pytest.approx(page.stat().st_size / 1e6, abs=0.006)
+
+
+def test_layers_and_heads_can_be_chosen(given, tmp_path):
+    view = aw.Heatmap(given(160, layers=6, heads=12), layer=4, head=7, units=["token"])
+    _, state, blobs = read(view.to_html(tmp_path / "page.html", heads=[3, "mean"], layers=[1, 2]))
+    at = {(layer, head) for _, layer, head in tiles_of(state, blobs)}
+    assert at == {(4, 7), (1, 3), (2, 3), (1, "mean"), (2, "mean")}
+    with pytest.raises(IndexError, match="0 to 11"):
+        view.to_html(tmp_path / "page.html", heads=[12])
+    with pytest.raises(IndexError, match="0 to 5"):
+        view.to_html(tmp_path / "page.html", layers=[6])
+    with pytest.raises(ValueError, match="'all'"):
+        view.to_html(tmp_path / "page.html", layers="first")
+
+
+def test_to_html_takes_views_only(given, tmp_path):
+    for nothing in ([], [given()]):
+        with pytest.raises(ValueError, match=r"aw\.Explorer"):
+            aw.to_html(nothing, tmp_path / "page.html")

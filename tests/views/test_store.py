@@ -1,0 +1,190 @@
+"""What is sent, what is answered, and how many bytes it takes."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views import eager
+from attnwidgets.views.codec import decode
+
+
+def tile_of(store, source, layer, head):
+    reply, buffers = store.answer({"kind": "tile", "id": 7, "source": source, "layer": layer, "head": head})
+    assert reply["kind"] == "tile", reply
+    assert reply["id"] == 7
+    values = decode(bytes(buffers[0]), reply["codec"], reply["rows"], reply["cols"], reply["scale"])
+    return values, len(buffers[0])
+
+
+@pytest.mark.parametrize("head", [0, 3, "mean", "max"])
+def test_a_tile_is_the_map(given, head):
+    trace = given()
+    values, size = tile_of(aw.Heatmap(trace).store, "attention/token/self", 2, head)
+    expected = aw.attention(trace).matrix(2, head)
+    assert np.abs(values - expected).max() <= 1 / 255
+    assert size <= expected.size
+
+
+def test_a_row_is_exact(given):
+    trace = given()
+    request = {"kind": "row", "id": 1, "source": "attention/token/self", "layer": 1, "head": 2, "row": 5}
+    reply, buffers = aw.Heatmap(trace).store.answer(request)
+    assert reply == request
+    assert np.array_equal(np.frombuffer(buffers[0], "<f4"), aw.attention(trace).matrix(1, 2)[5])
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"kind": "tile", "source": "attention/token/self", "layer": 9, "head": 0}, "0 to 2"),
+        ({"kind": "tile", "source": "attention/token/self", "layer": 0, "head": 40}, "0 to 3"),
+        ({"kind": "tile", "source": "nothing/token/self", "layer": 0, "head": 0}, "no longer shown"),
+        ({"kind": "row", "source": "attention/token/self", "layer": 0, "head": 0, "row": 8}, "0 to 7"),
+        ({"kind": "tile"}, "no longer shown"),
+        ({"kind": "dance"}, "dance"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_answered_in_words(given, request_, words):
+    reply, buffers = aw.Heatmap(given()).store.answer({**request_, "id": 3})
+    assert reply["kind"] == "error"
+    assert reply["id"] == 3
+    assert words in reply["message"]
+    assert buffers == []
+
+
+def test_a_ping_is_answered(given):
+    assert aw.Heatmap(given()).store.answer({"kind": "ping", "id": 5}) == ({"kind": "pong", "id": 5}, [])
+
+
+@pytest.mark.parametrize("n", [8, 64, 65, 130])
+def test_eager_bytes_stay_within_their_budgets_and_one_byte_a_value(given, n):
+    store = aw.Heatmap(given(n, layers=4, heads=6)).store
+    header = store.header
+    tiles = [(t["source"], t["layer"], t["head"]) for t in header["tiles"]]
+    values = sum(t["rows"] * t["cols"] for t in header["tiles"])
+    assert len(set(tiles)) == len(tiles)
+    assert sum(t["length"] for t in header["thumbs"]) <= eager.THUMB_BUDGET
+    assert sum(t["length"] for t in header["tiles"]) <= eager.TILE_BUDGET + n * n
+    pooled = sum(t["length"] for t in header["thumbs"]) if n > eager.THUMB_SIDE else 0
+    assert len(store.eager) <= values + pooled
+    for part in (*header["tiles"], *header["thumbs"]):
+        assert part["offset"] + part["length"] <= len(store.eager)
+
+
+def test_eager_tiles_hold_the_map(given):
+    trace = given()
+    store = aw.Heatmap(trace, units=["token"]).store
+    attention = aw.attention(trace)
+    assert len(store.header["tiles"]) == 3 * (4 + 2)
+    for tile in store.header["tiles"]:
+        data = store.eager[tile["offset"] : tile["offset"] + tile["length"]]
+        values = decode(data, tile["codec"], tile["rows"], tile["cols"], tile["scale"])
+        assert np.abs(values - attention.matrix(tile["layer"], tile["head"])).max() <= 1 / 255
+
+
+def test_what_is_large_comes_as_thumbnails_and_the_tile_that_is_looked_at(given):
+    trace = given(140, layers=6, heads=12)
+    store = aw.Heatmap(trace, units=["token"], layer=2, head=3).store
+    assert [(t["layer"], t["head"]) for t in store.header["tiles"]] == [(2, 3)]
+    (thumbs,) = store.header["thumbs"]
+    assert (thumbs["rows"], thumbs["cols"]) == (64, 64)
+    peak = aw.attention(trace).layer(0)[0].max()
+    assert thumbs["scale"][0][0] == pytest.approx(peak)
+    first = np.frombuffer(store.eager[thumbs["offset"] : thumbs["offset"] + 64 * 64], np.uint8)
+    assert first.max() == 255
+
+
+def test_causal_tiles_are_packed(causal):
+    trace = aw.from_attentions(causal((2, 2, 100, 100)), [str(i) for i in range(100)])
+    _, size = tile_of(aw.Heatmap(trace).store, "attention/token/self", 1, 1)
+    assert size == 100 * 101 // 2
+
+
+def test_pruned_layers_are_sent_with_the_heads_they_have(softmax):
+    numbers = (softmax((1, 4, 6, 6)), softmax((1, 2, 6, 6), 1))
+    store = aw.Heatmap(aw.from_attentions(numbers, list("abcdef")), units=["token"]).store
+    assert [t["head"] for t in store.header["tiles"] if t["layer"] == 1] == [0, 1, "mean", "max"]
+    values, _ = tile_of(store, "attention/token/self", 1, "mean")
+    assert np.abs(values - numbers[1][0].mean(0)).max() <= 1 / 255
+    reply, _ = store.answer(
+        {"kind": "tile", "id": 1, "source": "attention/token/self", "layer": 1, "head": 3}
+    )
+    assert reply["kind"] == "error"
+    assert "heads 0 to 1" in reply["message"]
+
+
+def test_words_are_aggregated_as_the_map_does(minilm_trace):
+    store = aw.Explorer(minilm_trace).store
+    values, _ = tile_of(store, "attention/word/self", 3, 5)
+    assert np.abs(values - aw.attention(minilm_trace).to("word").matrix(3, 5)).max() <= 1 / 255
+    values, _ = tile_of(store, "rollout/sentence/self", 5, "-")
+    assert np.abs(values - aw.rollout(minilm_trace).to("sentence").matrix(5)).max() <= 1 / 255
+
+
+def test_axes_tell_which_tokens_are_behind_a_word(minilm_trace):
+    axes = aw.Explorer(minilm_trace).store.header["axes"]
+    words = axes["word"]
+    split = words["labels"].index("electroencephalographer")
+    assert len(words["spans"][split]) > 3
+    assert axes["token"]["spans"] is None
+    assert [token for span in words["spans"] for token in span] == list(range(len(axes["token"]["labels"])))
+    assert words["special"][0] == words["special"][-1] == 1
+
+
+def test_attributions_are_one_row_a_target():
+    scores = aw.Attributions([[0.5, -2.0, 0.0], [1.0, 1.0, 1.0]], axis=["a", "b", "c"], target=["yes", "no"])
+    store = aw.TokenStrip(scores).store
+    (source,) = store.header["sources"]
+    assert source["kind"] == "attributions"
+    assert source["signed"]
+    values, _ = tile_of(store, source["id"], 0, "-")
+    assert np.abs(values - scores.values).max() <= 2.0 / 100
+    assert store.header["axes"][source["query"]]["labels"] == ["yes", "no"]
+    assert store.header["axes"][source["key"]]["labels"] == ["a", "b", "c"]
+
+
+def test_running_a_cell_again_adds_no_source_and_other_numbers_get_another_key(given):
+    trace = given()
+    store = aw.Heatmap(aw.rollout(trace)).store
+    assert aw.Heatmap(aw.rollout(trace)).options["method"] == "rollout"
+    assert aw.Heatmap(aw.rollout(trace, residual_weight=0.2)).options["method"] == "rollout#2"
+    ids = [source["id"] for source in store.header["sources"]]
+    assert ids.count("rollout/token/self") == ids.count("rollout#2/token/self") == 1
+
+
+def test_a_key_never_comes_to_mean_other_numbers(given):
+    trace = given()
+    aw.Heatmap(trace)
+    aw.Heatmap(aw.rollout(trace)).close()
+    # The browser may still hold tiles of the closed view under "rollout".
+    assert aw.Heatmap(aw.rollout(trace, residual_weight=0.1)).options["method"] == "rollout#2"
+
+
+def test_the_warning_of_a_cut_text_reaches_the_view(minilm):
+    long = aw.trace(*minilm, "word " * 600, truncation=True)
+    assert "512" in aw.Explorer(long).store.header["warning"]
+
+
+def test_requests_from_threads_get_their_own_answers(given):
+    trace = given(40, layers=6, heads=4)
+    store = aw.Explorer(trace).store
+    attention = aw.attention(trace)
+    faults = []
+
+    def ask(layer):
+        for head in range(4):
+            values, _ = tile_of(store, "attention/token/self", layer, head)
+            if np.abs(values - attention.matrix(layer, head)).max() > 1 / 255:
+                faults.append((layer, head))
+
+    threads = [threading.Thread(target=ask, args=(layer,)) for layer in range(6)]
+    for thread in threads:
+        thread.start()
+    aw.Heatmap(aw.rollout(trace, start_layer=1))  # registers while they ask
+    for thread in threads:
+        thread.join()
+    assert not faults

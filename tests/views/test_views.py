@@ -1,0 +1,227 @@
+"""Views: what they take and refuse, what they cost, and that they end."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views import lifecycle
+
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "Explorer")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_an_unknown_keyword_is_refused_with_the_nearest(given, name):
+    with pytest.raises(TypeError, match=rf"{name}\(\) takes no keyword 'index_bas'.*'index_base'"):
+        getattr(aw, name)(given(), index_bas=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"index_base": 2}, "0 or 1"),
+        ({"units": ["wrod"]}, "'token'"),
+        ({"units": "token"}, "units=\\['token'\\]"),
+        ({"methods": ["atention"]}, "attention"),
+        ({"layer": 3}, "0 to 2"),
+        ({"head": 9}, "0 to 3"),
+    ],
+)
+def test_options_out_of_range_are_refused(given, models, options, words):
+    with pytest.raises((ValueError, IndexError, TypeError), match=words):
+        aw.Explorer(given(), **options)
+    assert not {"Explorer", "TileStore", "Selection"} & set(models())
+
+
+@pytest.mark.parametrize("shown", [None, "text", [[0.5, 0.5]], 3])
+def test_what_cannot_be_shown_is_refused_with_what_can(shown):
+    with pytest.raises(TypeError, match=r"aw\.trace"):
+        aw.Heatmap(shown)
+
+
+def test_a_list_of_traces_is_refused(given):
+    with pytest.raises(TypeError, match="a view of each"):
+        aw.Explorer([given(), given()])
+
+
+def test_marks_are_cells_of_a_heatmap_and_elements_of_a_strip(given):
+    trace = given()
+    assert aw.Heatmap(trace, marks=[(0, 1), (2, 3)]).options["marks"] == [[0, 1], [2, 3]]
+    assert aw.TokenStrip(trace, marks=[4]).options["marks"] == [4]
+    with pytest.raises(ValueError, match="query, key"):
+        aw.Heatmap(trace, marks=[4])
+    with pytest.raises(ValueError, match="indices"):
+        aw.TokenStrip(trace, marks=[(0, 1)])
+    with pytest.raises(ValueError, match="none"):
+        aw.HeadGrid(trace, marks=[1])
+
+
+def test_an_explorer_offers_attention_and_rollout_in_every_unit(minilm_trace):
+    offered = {(s["method"], s["unit"]) for s in aw.Explorer(minilm_trace).store.header["sources"]}
+    assert offered == {(m, u) for m in ("attention", "rollout") for u in ("token", "word", "sentence")}
+
+
+def test_an_assignment_does_not_hold_its_answer(minilm_trace, tmp_path):
+    explorer = aw.Explorer(minilm_trace, methods=["attention"], units=["token"])
+    assert [s["id"] for s in explorer.store.header["sources"]] == ["attention/token/self"]
+    assert explorer.options["methods"] == ["attention"]
+    assert explorer.options["units"] == ["token"]
+    aw.Explorer(minilm_trace)  # the teacher's own, beside it
+    page = explorer.to_html(tmp_path / "page.html").read_text()
+    assert "rollout/token/self" not in page
+    assert "attention/word/self" not in page
+
+
+def test_an_explorer_of_a_map_offers_it_and_its_rollout(given):
+    sources = aw.Explorer(aw.attention(given())).store.header["sources"]
+    assert list(dict.fromkeys(s["method"] for s in sources)) == ["attention", "rollout"]
+
+
+def test_an_explanation_shows_itself(given):
+    trace = given()
+    assert type(aw.attention(trace).view()).__name__ == "Heatmap"
+    assert type(aw.Attributions([1.0, -1.0], axis=["a", "b"]).view()).__name__ == "TokenStrip"
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_without_its_data_saves_in_1500_bytes(given, name):
+    view = getattr(aw, name)(given())
+    for drop_defaults in (True, False):
+        assert len(json.dumps(view._get_embed_state(drop_defaults=drop_defaults))) <= 1500
+
+
+def test_a_view_displays_as_widget_picture_and_text(given):
+    view = aw.Heatmap(given())
+    data, _ = view._repr_mimebundle_()
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert data["text/plain"].startswith("Heatmap(")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_closing_the_last_view_leaves_only_the_runtime(given, models, name):
+    views = [getattr(aw, name)(given()) for _ in range(10)]
+    assert models()[name] == 10
+    for view in views:
+        view.close()
+        view.close()  # twice does no harm
+    assert models() == {"Runtime": 1, "Layout": 1}
+
+
+def test_closing_one_of_two_linked_views_keeps_what_they_share(given, models):
+    trace = given()
+    one, other = aw.Heatmap(trace), aw.Heatmap(trace)
+    one.close()
+    assert models()["TileStore"] == models()["Selection"] == 1
+    other.close()
+    assert models()["TileStore"] == models()["Selection"] == 0
+
+
+def test_a_runtime_closed_by_others_is_made_again(given):
+    from ipywidgets import Widget
+
+    trace = given()
+    aw.Heatmap(trace)
+    Widget.close_all()
+    view = aw.Heatmap(trace)
+    assert None not in (view.runtime.comm, view.store.comm, view.selection.comm)
+
+
+class Notebook:
+    """A shell that runs cells with ids, as a notebook's kernel does."""
+
+    def __init__(self):
+        self.parent = {}
+        self.callbacks = []
+        self.events = self
+        self.runs = 0
+
+    def get_parent(self):
+        return self.parent
+
+    def register(self, event, callback):
+        assert event == "post_run_cell"
+        self.callbacks.append(callback)
+
+    def run(self, cell, function):
+        self.runs += 1
+        self.parent = {"header": {"msg_id": f"run {self.runs}"}, "metadata": {"cellId": cell}}
+        shown = function()
+        if shown is not None:
+            shown._repr_mimebundle_(exclude={"image/png"})
+        for callback in self.callbacks:
+            callback()
+        self.parent = {}
+        return shown
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    shell = Notebook()
+    monkeypatch.setattr(lifecycle, "_shell", lambda: shell)
+    monkeypatch.setattr(lifecycle.CELLS, "_shell", None)
+    return shell
+
+
+def test_running_a_cell_ten_times_leaks_no_models(given, models, notebook):
+    trace = given()
+    notebook.run("a", lambda: aw.Explorer(trace))
+    after_one = models()
+    for _ in range(10):
+        view = notebook.run("a", lambda: aw.Explorer(trace))
+    assert models() == after_one
+    assert view.comm is not None
+
+
+def test_tracing_again_in_the_cell_leaks_no_models(given, models, notebook):
+    notebook.run("a", lambda: aw.Explorer(given()))
+    after_one = models()
+    for _ in range(10):
+        notebook.run("a", lambda: aw.Explorer(given()))
+    assert models() == after_one
+
+
+def test_running_a_cell_again_keeps_the_selection_and_the_other_cells(given, notebook):
+    trace = given()
+    other = notebook.run("b", lambda: aw.Heatmap(trace))
+    notebook.run("a", lambda: aw.Heatmap(trace))
+    other.selection.layer = 2
+    again = notebook.run("a", lambda: aw.Heatmap(trace))
+    assert other.comm is not None
+    assert again.selection is other.selection
+    assert again.selection.layer == 2
+
+
+def test_a_cell_that_shows_nothing_any_more_closes_its_view(given, models, notebook):
+    view = notebook.run("a", lambda: aw.Heatmap(given()))
+    notebook.run("a", lambda: None)
+    assert view.comm is None
+    assert models()["Heatmap"] == models()["TileStore"] == 0
+
+
+def test_a_view_made_in_one_cell_lives_in_the_cell_that_shows_it(given, notebook):
+    made = []
+    trace = given()
+
+    def make():
+        made.append(aw.Heatmap(trace))
+
+    notebook.run("make", make)
+    notebook.run("show", lambda: made[0])
+    notebook.run("make", make)
+    assert made[0].comm is not None  # still on the page
+    notebook.run("show", lambda: made[1])
+    assert made[0].comm is None
+    assert made[1].comm is not None
+
+
+def test_a_closed_view_can_be_shown_again(given):
+    view = aw.Heatmap(given(), layer=2, head=1)
+    view.close()
+    data, _ = view._repr_mimebundle_(exclude={"image/png"})
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
+    assert (view.selection.layer, view.selection.head) == (2, 1)
+    assert None not in (view.comm, view.store.comm, view.selection.comm, view.layout.comm)

@@ -1,0 +1,72 @@
+"""The traits in Python and the interfaces in wire.ts say the same."""
+
+from __future__ import annotations
+
+import re
+
+import anywidget
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.runtime import Runtime
+from attnwidgets.views.selection import Selection
+from attnwidgets.views.store import TileStore
+
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "Explorer")
+
+
+@pytest.fixture(scope="module")
+def wire(root):
+    return (root / "js" / "src" / "wire.ts").read_text(encoding="utf-8")
+
+
+def interface(wire, name):
+    """Field names of an interface, inherited ones left out."""
+    body = re.search(rf"interface {name}\b[^{{]*{{(.*?)\n}}", wire, re.DOTALL)
+    assert body, f"wire.ts has no interface {name}"
+    without_comments = re.sub(r"/\*.*?\*/|//[^\n]*", "", body[1], flags=re.DOTALL)
+    return re.findall(r"^\s*(\w+)\??:", without_comments, re.MULTILINE)
+
+
+def traits_of(widget_class):
+    shared = set(anywidget.AnyWidget.class_traits(sync=True)) | {"_esm", "_css", "_anywidget_id"}
+    return sorted(set(widget_class.class_traits(sync=True)) - shared)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_have_the_four_traits_and_no_more(wire, name):
+    assert traits_of(getattr(aw, name)) == sorted(interface(wire, "ViewState"))
+
+
+def test_the_selection_has_the_traits_of_wire(wire):
+    assert traits_of(Selection) == sorted(interface(wire, "SelectionState"))
+
+
+def test_the_store_has_the_traits_of_wire(wire):
+    assert traits_of(TileStore) == sorted(interface(wire, "StoreState"))
+
+
+def test_the_runtime_carries_code_and_nothing_else():
+    assert traits_of(Runtime) == []
+
+
+def test_header_and_options_have_the_fields_of_wire(wire, given):
+    view = aw.Explorer(given())
+    header = view.store.header
+    assert sorted(view.options) == sorted(interface(wire, "ViewOptions"))
+    assert sorted(header) == sorted(interface(wire, "Header"))
+    assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
+    assert sorted(next(iter(header["axes"].values()))) == sorted(interface(wire, "Axis"))
+    placed = interface(wire, "Placed")
+    assert sorted(header["tiles"][0]) == sorted(interface(wire, "TileMeta") + placed)
+    assert sorted(header["thumbs"][0]) == sorted(interface(wire, "Thumbs") + placed)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
+    view = getattr(aw, name)(given())
+    assert f".exports.{name}(c)" in view._esm
+    assert len(view._esm) <= 150
+    state = view.get_state()
+    for trait in ("runtime", "store", "selection"):
+        assert state[trait] == f"anywidget:{getattr(view, trait).model_id}"
