@@ -27,8 +27,8 @@ SHAPES = (
     "or what generate(..., return_dict_in_generate=True) returned"
 )
 _SDPA = (
-    "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text) "
-    'record them (it works with any loading), or load the model with attn_implementation="eager".'
+    "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text)"
+    ' record them (it works with any loading), or load the model with attn_implementation="eager".'
 )
 _SPECIAL = frozenset(
     [
