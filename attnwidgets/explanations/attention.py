@@ -49,7 +49,7 @@ def attention(
         key=key,
         layers=numbers if layers is None else pick(layers, numbers, "layer"),
         heads=range(n_heads),
-        unit=next(iter(query.units)),
+        unit=next(name for name in query.units if name in key.units),
         causal=trace.is_causal(stream),
         keep=False,  # the trace keeps layers under its own byte budget
         **carried(trace, stream, "attention", paper=PAPER),

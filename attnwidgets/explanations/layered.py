@@ -143,6 +143,10 @@ class Layered(Explanation):
             self._facts["signed"] = any(bool((self.layer(number) < 0).any()) for number in self.layers)
         return self._facts["signed"]
 
+    def known(self, fact: str) -> bool | None:
+        """Return "causal", "stochastic" or "signed" as far as it is known; no layer is computed for it."""
+        return self._facts.get(fact)
+
     def layer(self, layer: int) -> Array:
         """Return one layer [head?, query, key] (float32, read-only), computed on first use. Safe in threads.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import (
+    Groups,
     aggregate_map,
     check_partition,
     keeps_order,
@@ -160,9 +161,9 @@ class MixingMap(Layered):
             "key": self.key,
             "layers": self.layers,
             "heads": self.heads,
-            "causal": self._facts.get("causal"),
-            "stochastic": self._facts.get("stochastic"),
-            "signed": self._facts.get("signed"),
+            "causal": self.known("causal"),
+            "stochastic": self.known("stochastic"),
+            "signed": self.known("signed"),
         }
         return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
 
@@ -208,7 +209,7 @@ class MixingMap(Layered):
         """
         name = reduction_name(how)
         step = f"{name} over {axis}s"
-        stochastic = self._facts.get("stochastic") if how == "mean" else None
+        stochastic = self.known("stochastic") if how == "mean" else None
         if axis == "head":
             if self.heads is None:
                 message = "this map has no head axis to reduce."
@@ -218,7 +219,7 @@ class MixingMap(Layered):
                 step,
                 heads=None,
                 stochastic=stochastic,
-                signed=None if callable(how) else self._facts.get("signed"),
+                signed=None if callable(how) else self.known("signed"),
             )
         if axis != "layer":
             message = f"axis {axis!r} is not 'head' or 'layer'.{suggest(str(axis), ('head', 'layer'))}"
@@ -228,7 +229,7 @@ class MixingMap(Layered):
             f"{step} {spoken_range(self.layers)}",
             layers=self.layers[-1:],
             stochastic=stochastic,
-            signed=None if callable(how) else self._facts.get("signed"),
+            signed=None if callable(how) else self.known("signed"),
         )
 
     def _same_matrix(self, array: Any, name: str) -> Any:
@@ -253,14 +254,16 @@ class MixingMap(Layered):
         return self.reduce(axis, "sum")
 
     def available_units(self) -> tuple[str, ...]:
-        """Return the units that this map can be read in: its own, and those its elements nest in."""
-        return tuple(
-            name for name in self.query.units if name in self.key.units and self._groups(name) is not None
-        )
+        """Return the units that this map can be read in: its own, and those its elements nest in.
 
-    def _groups(self, name: str) -> tuple[Any, Any] | None:
-        query = regroup(self.query_unit, self.query.units[name])
-        key = regroup(self.key_unit, self.key.units[name])
+        A unit that only one side has (words of a transcript, frames of its sound) leaves the other as it is.
+        """
+        names = dict.fromkeys((*self.query.units, *self.key.units))
+        return tuple(name for name in names if self._groups(name) is not None)
+
+    def _groups(self, name: str) -> tuple[Groups, Groups] | None:
+        query = regroup(self.query_unit, _unit_or(self.query, name, self.query_unit))
+        key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
         return None if query is None or key is None else (query, key)
 
     def to(self, unit: str | Unit | tuple[Unit, Unit]) -> MixingMap:
@@ -280,7 +283,7 @@ class MixingMap(Layered):
             return self._with_units(unit)
         if unit == self.unit:
             return self
-        if unit not in self.query.units or unit not in self.key.units:
+        if unit not in self.query.units and unit not in self.key.units:
             offered = self.available_units()
             near = suggest(unit, offered)
             message = f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
@@ -293,12 +296,17 @@ class MixingMap(Layered):
             )
             raise ValueError(message)
         weights = token_counts(self.query_unit)
-        ordered = keeps_order(self.query.units[unit], self.key.units[unit])
+        query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
+        key = (
+            query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
+        )
         return self._derive(
             lambda number: aggregate_map(self.layer(number), groups[0], weights, groups[1]),
             f"by {unit} (sum over key pieces, mean over query pieces)",
             unit=unit,
-            causal=self._facts.get("causal") if ordered else None,
+            query=query,
+            key=key,
+            causal=self.known("causal") if keeps_order(query.units[unit], key.units[unit]) else None,
         )
 
     def _with_units(self, unit: Unit | tuple[Unit, Unit]) -> MixingMap:
@@ -362,5 +370,11 @@ class MixingMap(Layered):
         return self
 
 
+def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:
+    return axis.units.get(name) or dataclasses.replace(present, name=name)
+
+
 def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
+    if axis.units.get(unit.name) == unit:
+        return axis
     return dataclasses.replace(axis, units={**axis.units, unit.name: unit})

@@ -12,11 +12,14 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.description import plain
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.tracelike import TraceLike, require_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.arrays import Array
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
 _DEFAULT_WEIGHT = 0.5
+_SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normalize=False."
 
 
 @method(
@@ -96,6 +100,8 @@ def rollout(
 
     def step(number: int) -> NDArray[np.float64]:
         matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
+        if normalize and matrix.min() < 0:  # where the source could not know before it was computed
+            raise ValueError(_SIGNED)
         return _with_residual(matrix, residual, residual_weight, normalize=normalize)
 
     options = {
@@ -108,8 +114,8 @@ def rollout(
         "level": source.unit,
         "of": source.method,
     }
-    own_unit = next(iter(source.query.units))
-    steps = [] if source.unit == own_unit else [f"rolled out at {source.unit} level"]
+    steps = _departures(options, first_layer=source.layers[0], own_unit=next(iter(source.query.units)))
+    own_reduction = callable(head_reduce) and source.heads is not None
     convex = residual != "add" and (source.heads is None or head_reduce == "mean")
     return MixingMap.lazy(
         _Cumulative(step, layers, order),
@@ -118,10 +124,10 @@ def rollout(
         layers=layers,
         unit=source.unit,
         # Products of lower triangular matrices are lower triangular, in either order.
-        causal=source.causal if source.heads is None or not callable(head_reduce) else None,
+        causal=None if own_reduction else source.known("causal"),
         # Zero rows are the exception that only the numbers show, so a normalised map reads its own.
         stochastic=None if normalize or convex else False,
-        signed=None if callable(head_reduce) and source.heads is not None else source.signed,
+        signed=None if own_reduction else source.known("signed"),
         keep=False,
         method="rollout",
         stream=source.stream,
@@ -142,6 +148,22 @@ def rollout(
             "steps": steps,
         },
     )
+
+
+def _departures(options: Mapping[str, Any], *, first_layer: int, own_unit: str) -> list[str]:
+    """Return in words how the options depart from the published method, for the reader of the result."""
+    weight = options["residual_weight"]
+    words = {
+        "no residual": options["residual"] is None,
+        "residual added without weights": options["residual"] == "add",
+        f"residual weight {weight}": weight not in (None, _DEFAULT_WEIGHT),
+        f"{plain(options['head_reduce'])} over heads": options["head_reduce"] not in (None, "mean"),
+        "rows not normalised": not options["normalize"],
+        "input first": options["order"] == "input_first",
+        f"from layer {options['start_layer']}": options["start_layer"] != first_layer,
+        f"rolled out at {options['level']} level": options["level"] != own_unit,
+    }
+    return [phrase for phrase, holds in words.items() if holds]
 
 
 class _Cumulative:
@@ -212,9 +234,8 @@ def _check_source(source: MixingMap, *, normalize: bool) -> None:
             'another. Use stream="encoder" or stream="decoder".'
         )
         raise ValueError(message)
-    if source.signed and normalize:
-        message = "rollout cannot divide rows of a signed map by their sums; pass normalize=False."
-        raise ValueError(message)
+    if normalize and source.known("signed"):
+        raise ValueError(_SIGNED)
 
 
 def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:

@@ -98,7 +98,7 @@ def _metadata(path: Path, data: bytes) -> Any:
     try:
         header = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
         text = header["__metadata__"][_KEY]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArchiveError(foreign) from error
     return _parsed(path, text)
 
@@ -106,7 +106,7 @@ def _metadata(path: Path, data: bytes) -> Any:
 def _parsed(path: Path, text: str | bytes) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         message = f"{str(path)!r} is damaged: its description is not JSON ({error})."
         raise ArchiveError(message) from error
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _MAX_LABELS = 80  # more rows than this get numbers instead of words
 _THUMBNAIL = 48
+_MAX_TOKENS = 1200  # a page of text; matplotlib takes a second for it
 _SRGB_KNEE = 0.04045  # below it sRGB is linear
 _EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 _FEW = 4  # so many thumbnails a row may be large
@@ -237,8 +238,15 @@ def strip(
     vmax: float | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Return text highlighted by values [row, token], one paragraph a row; signed values diverge."""
+    """Return text highlighted by values [row, token], one paragraph a row; signed values diverge.
+
+    Of a very long text the beginning is drawn, and the heading says so.
+    """
     columns = 84
+    if values.size > _MAX_TOKENS:
+        shown_tokens = max(1, _MAX_TOKENS // len(values))
+        title = f"{title} (the first {shown_tokens:,} of {len(labels):,})"
+        values, labels = values[:, :shown_tokens], labels[:shown_tokens]
     size, line = 9.0, 1.75
     colours, norm = _scale(
         values, signed=bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, text=True

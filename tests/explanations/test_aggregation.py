@@ -75,6 +75,17 @@ def test_rectangular_map_aggregates_each_side_by_its_own_words():
     assert found.shape == (1, 2, 2)
 
 
+def test_a_unit_of_one_side_leaves_the_other_as_it_is():
+    query, key = axis("pqr", [(0, 1), (2,)], None), axis("abcd", None, None)
+    values = shares(1, 3, 4)
+    found = MixingMap(values, query=query, key=key, stream="cross")
+    assert found.available_units() == ("token", "word")
+    words = found.to("word")
+    np.testing.assert_allclose(words.values[0], [values[0, :2].mean(0), values[0, 2]], rtol=1e-5)
+    assert words.key_labels == tuple("abcd")
+    assert MixingMap(values.transpose(0, 2, 1), query=key, key=query).to("word").shape == (1, 4, 2)
+
+
 def test_through_words_to_sentences_is_the_same_as_straight_there():
     tokens = attention_map()
     np.testing.assert_allclose(

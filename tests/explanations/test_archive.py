@@ -114,6 +114,7 @@ def foreign_tensors(path):
         lambda path: path.write_bytes(b"hello"),
         lambda path: path.write_bytes(b"\x80\x04cposix\nsystem\n(S'true'\ntR."),
         lambda path: path.write_bytes(b"\xff" * 64),
+        lambda path: path.write_bytes((10**5).to_bytes(8, "little") + b"[" * 10**5),
         lambda path: path.write_bytes((2).to_bytes(8, "little") + b"[]"),
         foreign_tensors,
         lambda path: path.mkdir(),

@@ -111,6 +111,13 @@ def test_many_tokens_become_numbers():
     assert "100" in texts(figure)
 
 
+def test_a_long_text_is_cut_and_says_so():
+    scores = Attributions(np.ones(5000), axis=["word"] * 5000)
+    figure = scores.plot()
+    assert "the first 1,200 of 5,000" in figure.get_suptitle().replace("\n", " ")
+    assert texts(figure).count("word") == 1200
+
+
 def test_drawn_into_axes_of_ones_own():
     figure = Figure()
     left, right = figure.subplots(1, 2)

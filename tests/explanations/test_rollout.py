@@ -84,6 +84,17 @@ def test_input_first_is_the_lectures_product():
     assert not lecture.stochastic
 
 
+def test_the_result_says_how_it_departs_from_the_published_method():
+    lecture = rollout(
+        attention_map(), residual="add", head_reduce="sum", normalize=False, order="input_first"
+    )
+    assert lecture.title == (
+        "rollout, residual added without weights, sum over heads, rows not normalised, input first"
+    )
+    assert rollout(attention_map()).title == "rollout"
+    assert rollout(attention_map(), 0.3, start_layer=1).note == "residual weight 0.3; from layer 1"
+
+
 def test_adding_the_identity_and_normalising_is_mixing_by_half():
     found = attention_map()
     np.testing.assert_allclose(rollout(found).values, rollout(found, residual="add").values, atol=1e-7)
@@ -162,9 +173,7 @@ def test_layers_above_the_one_asked_for_are_left_alone():
         asked.append(number)
         return values[number]
 
-    source = MixingMap.lazy(
-        compute, query=axis(), layers=range(4), heads=[0], method="made", causal=False, stochastic=True
-    )
+    source = MixingMap.lazy(compute, query=axis(), layers=range(4), heads=[0], signed=None, method="made")
     found = rollout(source)
     assert asked == []
     found.layer(1)
@@ -239,6 +248,11 @@ def test_what_cannot_be_rolled_out_is_refused():
     with pytest.raises(ValueError, match="normalize=False"):
         rollout(signed)
     assert rollout(signed, normalize=False).signed
+    found = rollout(
+        MixingMap.lazy(signed.layer, query=signed.query, layers=[0, 1], signed=None, method="made")
+    )
+    with pytest.raises(ValueError, match="normalize=False"):
+        found.layer(0)
     with pytest.raises(ValueError, match="consecutive layers, not 0, 2"):
         rollout(attention_map().select(layer=[0, 2]))
     with pytest.raises(TypeError, match=r"\[aw.rollout\(t\) for t in traces\]"):
