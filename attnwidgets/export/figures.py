@@ -6,62 +6,46 @@ Figures do not go through pyplot: nothing is registered, nothing is shown twice,
 from __future__ import annotations
 
 import io
-import textwrap
-import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from matplotlib import colormaps, font_manager
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PatchCollection
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.export.drawing import (
+    MONO,
+    colour_scale,
+    families,
+    figure_of,
+    font_size,
+    heading,
+    ink_on,
+    label_axis,
+    length_of,
+    put,
+    rendered,
+    side_of,
+)
 from attnwidgets.export.labels import cells, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
-    from matplotlib.text import Text
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.explanation import Explanation
 
-_MAX_LABELS = 80  # more rows than this get numbers instead of words
 _THUMBNAIL = 48
 _MAX_TOKENS = 1200  # a page of text; matplotlib takes a second for it
-_SRGB_KNEE = 0.04045  # below it sRGB is linear
-_EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 _FEW = 4  # so many thumbnails a row may be large
 _PNG_BUDGET = 2**23  # values that the fallback may read (or compute) to draw its grid
-_FONTS = (
-    "DejaVu Sans",
-    "Noto Sans",
-    "Noto Sans CJK JP",
-    "Noto Sans CJK SC",
-    "Noto Sans Arabic",
-    "Noto Sans Hebrew",
-)
-_MONO = ("DejaVu Sans Mono", "Noto Sans Mono CJK JP", *_FONTS[1:])
-
-
-class PlainFigure(Figure):
-    """A figure that shows itself in notebooks, whatever backend is or is not active."""
-
-    def _repr_png_(self) -> bytes:
-        return _rendered(self, dpi=110)
-
-    def savefig(self, fname: str | Path | Any, **options: Any) -> None:
-        """Save as matplotlib does, without a warning for every character that no font here has."""
-        with _Quiet():
-            super().savefig(fname, **options)
 
 
 def plot(
@@ -154,17 +138,19 @@ def heatmap(
 ) -> Figure:
     """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour scale beside it."""
     rows, columns = matrix.shape
-    size = _font_size(max(rows, columns))
-    figure = _figure_of(
-        ax, _side(columns) + _length(query_labels, size) + 1.3, _side(rows) + _length(key_labels, size) + 0.8
+    size = font_size(max(rows, columns))
+    figure = figure_of(
+        ax,
+        side_of(columns) + length_of(query_labels, size) + 1.3,
+        side_of(rows) + length_of(key_labels, size) + 0.8,
     )
     axes = figure.add_subplot() if ax is None else ax
-    colours, norm = _scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax)
+    colours, norm = colour_scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax)
     image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    _label(axes.set_xticks, key_labels, rotation=90)
-    _label(axes.set_yticks, query_labels)
+    label_axis(axes.set_xticks, key_labels, rotation=90)
+    label_axis(axes.set_yticks, query_labels)
     axes.tick_params(length=0, labelsize=size)
     axes.set_xlabel("key (from)", fontsize=8)
     axes.set_ylabel("query (to)", fontsize=8)
@@ -173,8 +159,8 @@ def heatmap(
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.03)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, length=2)
-    _put(bar.ax.set_ylabel, value_name, fontsize=8)
-    _heading(axes, title, own=ax is None)
+    put(bar.ax.set_ylabel, value_name, fontsize=8)
+    heading(axes, title, own=ax is None)
     return figure
 
 
@@ -196,9 +182,9 @@ def head_grid(
             largest = np.abs(thumbnail).max() or 1.0
             atlas[top : top + rows, left : left + columns] = thumbnail / largest
     inches = 0.62 if wide > _FEW else 1.1
-    figure = _figure_of(None, wide * inches + 0.9, high * inches * rows / columns + 0.9)
+    figure = figure_of(None, wide * inches + 0.9, high * inches * rows / columns + 0.9)
     axes = figure.add_subplot()
-    colours, norm = _scale(atlas, signed=explanation.signed, cmap=cmap, vmin=None, vmax=1.0)
+    colours, norm = colour_scale(atlas, signed=explanation.signed, cmap=cmap, vmin=None, vmax=1.0)
     axes.imshow(atlas, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -213,7 +199,7 @@ def head_grid(
     axes.set_ylabel("layer", fontsize=8)
     axes.tick_params(length=0, labelsize=7)
     axes.set_frame_on(False)
-    _put(
+    put(
         axes.text,
         0,
         -0.01,
@@ -223,7 +209,7 @@ def head_grid(
         fontsize=7,
         color="0.35",
     )
-    _heading(axes, explanation.title if title is None else title)
+    heading(axes, explanation.title if title is None else title)
     return figure
 
 
@@ -248,7 +234,7 @@ def strip(
         title = f"{title} (the first {shown_tokens:,} of {len(labels):,})"
         values, labels = values[:, :shown_tokens], labels[:shown_tokens]
     size, line = 9.0, 1.75
-    colours, norm = _scale(
+    colours, norm = colour_scale(
         values, signed=bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, text=True
     )
     shown = [printable(label) or "·" for label in labels]
@@ -270,16 +256,16 @@ def strip(
                 FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
             )
             fills.append(colour)
-            texts.append((x + (width - 0.25) / 2, y, label, _ink(colour)))
+            texts.append((x + (width - 0.25) / 2, y, label, ink_on(colour)))
             x += width
         y += line * 1.25
     cell = size * 0.602 / 72  # width of a column of the monospaced font, in inches
-    figure = _figure_of(ax, columns * cell + 1.3, max(y, 2.5) * cell * 1.7 + 0.7)
+    figure = figure_of(ax, columns * cell + 1.3, max(y, 2.5) * cell * 1.7 + 0.7)
     axes = figure.add_subplot() if ax is None else ax
     axes.add_collection(PatchCollection(boxes, facecolors=fills, linewidths=0))
     for left, top, text, ink in texts:
         place = {"ha": "left"} if text.endswith(":") and left == 0.0 else {"ha": "center"}
-        _put(
+        put(
             axes.text,
             left,
             top,
@@ -287,7 +273,7 @@ def strip(
             color=ink,
             va="center",
             fontsize=size,
-            family=_families(_MONO),
+            family=families(MONO),
             **place,
         )
     axes.set_xlim(-0.5, columns + 0.5)
@@ -296,7 +282,7 @@ def strip(
     bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, shrink=0.9, pad=0.01, fraction=0.03)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, length=2)
-    _heading(axes, title, own=ax is None)
+    heading(axes, title, own=ax is None)
     return figure
 
 
@@ -309,74 +295,10 @@ def png(explanation: Explanation, *, dpi: int = 80) -> bytes:
     large = isinstance(explanation, MixingMap) and int(np.prod(explanation.shape)) > _PNG_BUDGET
     if large and isinstance(explanation, MixingMap):
         options = {"layer": explanation.layers[-1], "head": None if explanation.heads is None else "mean"}
-    rendered = Image.open(io.BytesIO(_rendered(plot(explanation, **options), dpi=dpi))).convert("RGB")
+    picture = Image.open(io.BytesIO(rendered(plot(explanation, **options), dpi=dpi))).convert("RGB")
     target = io.BytesIO()
-    rendered.quantize(128, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
+    picture.quantize(128, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
     return target.getvalue()
-
-
-def _rendered(figure: Figure, dpi: int) -> bytes:
-    target = io.BytesIO()
-    with _Quiet():
-        figure.savefig(target, format="png", dpi=dpi, facecolor="white")
-    return target.getvalue()
-
-
-class _Quiet(warnings.catch_warnings):
-    """Characters that no installed font has become boxes; matplotlib would warn about each of them."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-
-
-def _figure_of(ax: Axes | None, width: float, height: float) -> Figure:
-    if ax is not None:
-        # The root of the canvas: an axes may lie in a subfigure (`root=True` came with matplotlib 3.10).
-        return ax.figure.canvas.figure
-    figure = PlainFigure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _side(n: int) -> float:
-    return float(np.clip(0.21 * n, 1.8, 8.0))
-
-
-def _font_size(n: int) -> float:
-    return float(np.clip(8.0 * 38 / max(n, 38), 4.0, 8.0))
-
-
-def _scale(
-    values: NDArray[np.floating],
-    *,
-    signed: bool,
-    cmap: str | Colormap | None,
-    vmin: float | None,
-    vmax: float | None,
-    text: bool = False,
-) -> tuple[Colormap, Normalize]:
-    """Return colours and their range: from zero for shares, centred on zero for signed values."""
-    finite = values[np.isfinite(values)]
-    largest = float(np.abs(finite).max()) if finite.size else 0.0
-    top = vmax if vmax is not None else largest or 1.0
-    bottom = vmin if vmin is not None else (-top if signed else 0.0)
-    if cmap is None:
-        cmap = "RdBu_r" if signed else "viridis"
-        if text and not signed:  # text wants a light end: white for nothing
-            return LinearSegmentedColormap.from_list(
-                "aw-text", ["#ffffff", "#c7dcf0", "#5b9fd0", "#0b4a8f"]
-            ), Normalize(bottom, top)
-    colours = colormaps[cmap] if isinstance(cmap, str) else cmap
-    return colours, Normalize(bottom, top)
-
-
-def _ink(colour: Any) -> str:
-    """Return black or white, whichever is read better on `colour` (relative luminance, WCAG 2)."""
-    channels = np.asarray(colour[:3], dtype=float)
-    linear = np.where(channels <= _SRGB_KNEE, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return "black" if float(linear @ [0.2126, 0.7152, 0.0722]) > _EQUAL_CONTRAST else "white"
 
 
 def _thumbnails(layer: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -390,49 +312,6 @@ def _thumbnails(layer: NDArray[np.floating]) -> NDArray[np.floating]:
             low = np.minimum.reduceat(array, starts, axis=axis)
             array = np.where(np.abs(low) > np.abs(high), low, high)
     return array
-
-
-def _label(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
-    """Put labels on an axis; many of them become numbers at round places."""
-    if len(labels) <= _MAX_LABELS:
-        texts = [printable(label) for label in labels]
-        set_ticks(range(len(labels)), texts, parse_math=False, family=_families(_FONTS), **options)
-    else:
-        places = range(0, len(labels), max(1, round(len(labels) / 160) * 10))
-        set_ticks(places, [str(place) for place in places])
-
-
-def _put(write: Any, *arguments: Any, **options: Any) -> Text:
-    """Write text that is shown as it is: a dollar sign starts no formula."""
-    written: Text = write(*arguments, **options)
-    written.set_parse_math(False)
-    return written
-
-
-def _heading(axes: Axes, title: str, *, own: bool = True) -> None:
-    """Write the heading over the whole figure where it is ours, else over the axes."""
-    options: dict[str, Any] = {"fontsize": 9, "family": _families(_FONTS)}
-    figure = axes.get_figure()
-    if own and isinstance(figure, Figure):
-        line = max(20, round(figure.get_figwidth() * 72 / (9 * 0.52)))
-        text = textwrap.fill(printable(title, 3 * line), line)
-        _put(figure.suptitle, text, x=0.01, ha="left", **options)
-    else:
-        _put(axes.set_title, printable(title, 110), loc="left", **options)
-
-
-def _length(labels: Sequence[str], size: float) -> float:
-    """Return the inches that the longest label takes, about."""
-    longest = (
-        max((cells(printable(label)) for label in labels), default=0) if len(labels) <= _MAX_LABELS else 4
-    )
-    return longest * size * 0.6 / 72
-
-
-def _families(wanted: Sequence[str]) -> list[str]:
-    """Return the fonts of `wanted` that are installed; matplotlib logs a line for every one that is not."""
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return [name for name in wanted if name in installed] or ["sans-serif"]
 
 
 def _place(explanation: MixingMap, layer: int, head: int | str | None) -> str:
