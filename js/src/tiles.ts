@@ -49,6 +49,7 @@ export class TileStore implements TileClient {
   readonly #failures = new Map<string, string>();
   readonly #wanted = new Map<string, Address>();
   readonly #rowsWanted = new Map<string, { at: Address & { row: number }; done: ((v: Float32Array | null) => void)[] }>();
+  readonly #rowsRefused = new Set<string>();
   #eager: Map<string, TileMeta & Placed> | null = null;
   #thumbs = new Map<string, ThumbSheet>();
   #prefetch: Address[] = [];
@@ -169,6 +170,8 @@ export class TileStore implements TileClient {
     const key = `${keyOf(at)}\n${row}`;
     const kept = this.#rows.get(key);
     if (kept) return Promise.resolve(kept);
+    // A refusal is announced, and views then ask again: without this they would do so for ever.
+    if (this.#rowsRefused.has(key)) return Promise.resolve(null);
     if (this.#status.state === "no-kernel") {
       this.#ping();
       return Promise.resolve(null);
@@ -307,8 +310,10 @@ export class TileStore implements TileClient {
     clearTimeout(this.#timer);
     this.#flight = null;
     if (why !== null) {
-      if (flight.request.kind === "row") this.#finishRow(flight.key, null);
-      else this.#failures.set(flight.key, why);
+      if (flight.request.kind === "row") {
+        this.#rowsRefused.add(flight.key);
+        this.#finishRow(flight.key, null);
+      } else this.#failures.set(flight.key, why);
     }
     this.#setStatus("ok", "");
     this.#tell();
@@ -362,6 +367,7 @@ export class TileStore implements TileClient {
   #recover(): void {
     if (this.#flight || this.#status.state === "ok") return;
     clearTimeout(this.#timer);
+    this.#rowsRefused.clear();
     this.#setStatus("ok", "");
     this.#pump();
   }

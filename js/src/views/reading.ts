@@ -54,15 +54,15 @@ export function topOfScale(values: ArrayLike<number>, intensity: number): number
   return peak(values) / 2 ** intensity;
 }
 
-/** A value in words: three digits where it is exact, the two its encoding supports (and a ≈) where it is not. */
+/** A value: four digits where it is exact, the two its encoding supports where it is not. */
 export function printed(value: number, exact: boolean): string {
   if (Number.isNaN(value)) return "not a number";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  if (value === 0) return exact ? "0" : "≈ 0";
+  if (value === 0) return "0";
   const digits = exact ? 4 : 2;
   const size = Math.abs(value);
   const text = size < 1e-4 || size >= 1e5 ? size.toExponential(digits - 1) : Number(size.toPrecision(digits)).toString();
-  return `${exact ? "" : "≈ "}${value < 0 ? "−" : ""}${text}`;
+  return `${value < 0 ? "−" : ""}${text}`;
 }
 
 /** Short number for the end of a legend. */
