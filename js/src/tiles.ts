@@ -19,6 +19,7 @@ export const GONE_AFTER = 8000;
 const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
 const PINGS = 24;
+const PING_GAP = 2000;
 const ROWS_KEPT = 256;
 const ROWS_QUEUED = 4;
 const TRIES = 2;
@@ -47,6 +48,7 @@ export class TileStore implements TileClient {
   readonly #lru = new ByteLru<Tile>(CACHE_BYTES);
   readonly #rows = new Map<string, Float32Array>();
   readonly #failures = new Map<string, string>();
+  readonly #noRow = new Set<string>();
   readonly #wanted = new Map<string, Address>();
   readonly #rowsWanted = new Map<string, { at: Address & { row: number }; done: ((v: Float32Array | null) => void)[] }>();
   readonly #rowsRefused = new Set<string>();
@@ -58,6 +60,7 @@ export class TileStore implements TileClient {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #idle: ReturnType<typeof setTimeout> | undefined;
   #pings = 0;
+  #pinged = 0;
   #status: Status = { state: "ok", message: "" };
 
   /** Lend a view's model proxy. Requests go through the oldest proxy that is alive. */
@@ -92,6 +95,7 @@ export class TileStore implements TileClient {
     this.#eager = null;
     this.#thumbs.clear();
     this.#failures.clear();
+    this.#noRow.clear();
     this.#tell();
   }
 
@@ -170,6 +174,7 @@ export class TileStore implements TileClient {
     const key = `${keyOf(at)}\n${row}`;
     const kept = this.#rows.get(key);
     if (kept) return Promise.resolve(kept);
+    if (this.#noRow.has(key)) return Promise.resolve(null);
     // A refusal is announced, and views then ask again: without this they would do so for ever.
     if (this.#rowsRefused.has(key)) return Promise.resolve(null);
     if (this.#status.state === "no-kernel") {
@@ -301,6 +306,9 @@ export class TileStore implements TileClient {
   }
 
   #ping(): void {
+    const now = Date.now();
+    if (now - this.#pinged < PING_GAP) return;
+    this.#pinged = now;
     this.#pings += 1;
     this.#send({ kind: "ping", id: this.#nextId++ });
   }
