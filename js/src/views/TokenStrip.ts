@@ -332,7 +332,7 @@ class StripView {
     if (key >= 0) words = `${to}${label(source.key, key)} ${sign} ${number(key)}`;
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
-      const most = [...values.keys()].sort((a, b) => Math.abs(values[b]!) - Math.abs(values[a]!)).slice(0, MOST_NAMED);
+      const most = [...values.keys()].sort((a, b) => Math.abs((values[b] as number)) - Math.abs((values[a] as number))).slice(0, MOST_NAMED);
       words = `largest: ${most.map((i) => `${to}${label(source.key, i)} = ${number(i)}`).join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     if (words === this.#readout.textContent) return;

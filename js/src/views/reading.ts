@@ -29,18 +29,18 @@ export function meanReceived(cells: Cells): Float32Array {
     for (let c = 0; c < cells.cols; c += 1) {
       const v = cells.value(r, c);
       if (Number.isNaN(v)) continue;
-      sum[c] = sum[c]! + v;
-      seen[c] = seen[c]! + 1;
+      sum[c] = (sum[c] as number) + v;
+      seen[c] = (seen[c] as number) + 1;
     }
   }
-  return Float32Array.from(sum, (s, c) => (seen[c] ? s / seen[c]! : Number.NaN));
+  return Float32Array.from(sum, (s, c) => (seen[c] ? s / (seen[c] as number) : Number.NaN));
 }
 
 /** Largest absolute finite value; 0 where there is none. */
 export function peak(values: ArrayLike<number>): number {
   let top = 0;
   for (let i = 0; i < values.length; i += 1) {
-    const v = Math.abs(values[i]!);
+    const v = Math.abs((values[i] as number));
     if (v > top && Number.isFinite(v)) top = v;
   }
   return top;
