@@ -99,3 +99,5 @@ def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     assert "layer 4: 0.63" in text
     assert "electro" in text
     assert "rows still sum to 1: True" in text
+    assert "[CLS] 0.608" in text
+    assert "electroencephalographer 0.097" in text
