@@ -239,7 +239,11 @@ def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: M
 
 def _check_ids(model: Any, samples: Sequence[Sample]) -> None:
     """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
-    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    try:
+        embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    except NotImplementedError:
+        # Models of two towers have no one table.
+        embedding = None
     size = getattr(embedding, "num_embeddings", None)
     for sample in samples:
         for i in sample.ids or ():
