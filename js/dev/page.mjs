@@ -10,7 +10,9 @@ import { parseArgs } from "node:util";
 import { deflateSync } from "node:zlib";
 
 const WORDS =
-  "The animal didn't cross the street because it was too tired ; Ελληνικά 猫が mat [SEP] שלום un-believ-able 🙂".split(" ");
+  "The animal didn't cross the street because it was too tired ; Ελληνικά 猫が mat [SEP] שלום un-believ-able 🙂".split(
+    " ",
+  );
 
 /** Deterministic numbers in [0, 1). */
 function random(seed) {
@@ -30,7 +32,9 @@ function attention(n, layer, head, causal) {
     let sum = 0;
     const last = causal ? q : n - 1;
     for (let k = 0; k <= last; k += 1) {
-      const score = Math.exp(-Math.abs(q - k) / reach + (k === 0 ? sink : 0) + (next() < 0.04 ? far : 0) + 0.6 * next());
+      const score = Math.exp(
+        -Math.abs(q - k) / reach + (k === 0 ? sink : 0) + (next() < 0.04 ? far : 0) + 0.6 * next(),
+      );
       values[q * n + k] = score;
       sum += score;
     }
@@ -107,7 +111,7 @@ for (let layer = 0; layer < layers; layer += 1) {
   scales.push([]);
   for (let head = 0; head < heads; head += 1) {
     const values = attention(n, layer, head, causal);
-    if (signed) values.forEach((v, i) => (values[i] = v * ((i * 7919) % 3 === 0 ? -1 : 1)));
+    if (signed) for (let i = 0; i < values.length; i += 3) values[i] = -values[i];
     values.forEach((v, i) => {
       mean[i] += v / heads;
       if (Math.abs(v) > Math.abs(max[i])) max[i] = v;

@@ -4,13 +4,11 @@
  * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
-import type { AnyModel } from "@anywidget/types";
 import { decodeTile } from "./codec.ts";
 import type { Status, ThumbSheet, Tile, TileClient } from "./context.ts";
+import { type Address, EagerTiles, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
-import type { HeadKey, Placed, Reply, Request, StoreState, TileMeta } from "./wire.ts";
-
-export type StoreModel = AnyModel<StoreState & Record<string, unknown>>;
+import type { HeadKey, Reply, Request } from "./wire.ts";
 
 /** Bytes of decoded tiles kept. */
 export const CACHE_BYTES = 64 * 2 ** 20;
@@ -24,12 +22,6 @@ const ROWS_KEPT = 256;
 const ROWS_QUEUED = 4;
 const TRIES = 2;
 
-interface Address {
-  source: string;
-  layer: number;
-  head: HeadKey;
-}
-
 interface InFlight {
   id: number;
   key: string;
@@ -38,8 +30,6 @@ interface InFlight {
   tries: number;
   alive: boolean;
 }
-
-const keyOf = (a: Address): string => `${a.source}\n${a.layer}\n${a.head}`;
 
 export class TileStore implements TileClient {
   #models: StoreModel[] = [];
@@ -50,10 +40,12 @@ export class TileStore implements TileClient {
   readonly #failures = new Map<string, string>();
   readonly #noRow = new Set<string>();
   readonly #wanted = new Map<string, Address>();
-  readonly #rowsWanted = new Map<string, { at: Address & { row: number }; done: ((v: Float32Array | null) => void)[] }>();
+  readonly #rowsWanted = new Map<
+    string,
+    { at: Address & { row: number }; done: ((v: Float32Array | null) => void)[] }
+  >();
   readonly #rowsRefused = new Set<string>();
-  #eager: Map<string, TileMeta & Placed> | null = null;
-  #thumbs = new Map<string, ThumbSheet>();
+  #eager = new EagerTiles();
   #prefetch: Address[] = [];
   #flight: InFlight | null = null;
   #nextId = 1;
@@ -92,8 +84,7 @@ export class TileStore implements TileClient {
   }
 
   #reread(): void {
-    this.#eager = null;
-    this.#thumbs.clear();
+    this.#eager = new EagerTiles();
     this.#failures.clear();
     this.#noRow.clear();
     this.#tell();
@@ -116,39 +107,18 @@ export class TileStore implements TileClient {
     return this.#failures.get(keyOf({ source, layer, head }));
   }
 
-  #bytes({ offset, length }: Placed): DataView | null {
-    const eager = this.#models[0]?.get("eager");
-    if (!eager || offset + length > eager.byteLength) return null;
-    return new DataView(eager.buffer, eager.byteOffset + offset, length);
-  }
-
   get(source: string, layer: number, head: HeadKey): Tile | undefined {
     const key = keyOf({ source, layer, head });
     const kept = this.#lru.get(key);
     if (kept) return kept;
-    if (!this.#eager) {
-      const tiles = this.#models[0]?.get("header")?.tiles ?? [];
-      this.#eager = new Map(tiles.map((t) => [keyOf(t), t]));
-    }
-    const placed = this.#eager.get(key);
-    const bytes = placed && this.#bytes(placed);
-    const tile = bytes ? decodeTile(placed, bytes) : null;
+    const tile = this.#eager.tile(key, this.#models[0]);
     if (!tile) return undefined;
     this.#lru.set(key, tile, tile.codes.byteLength);
     return tile;
   }
 
   thumbs(source: string): ThumbSheet | undefined {
-    const known = this.#thumbs.get(source);
-    if (known) return known;
-    const meta = this.#models[0]?.get("header")?.thumbs.find((t) => t.source === source);
-    const view = meta && this.#bytes(meta);
-    if (!meta || !view) return undefined;
-    const raw = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-    const codes = meta.signed ? new Int8Array(raw.buffer, raw.byteOffset, raw.byteLength) : raw;
-    const sheet = { meta, codes };
-    this.#thumbs.set(source, sheet);
-    return sheet;
+    return this.#eager.thumbs(source, this.#models[0]);
   }
 
   request(source: string, layer: number, head: HeadKey, slot?: string): void {

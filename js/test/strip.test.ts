@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { luminance } from "../src/colour.ts";
 import { meanReceived, peak, printed, rowOf, step, tick, topOfScale } from "../src/views/reading.ts";
-import { COOL, INK, WARM, gradient, opacity, shade } from "../src/views/stripColour.ts";
+import { COOL, gradient, INK, opacity, shade, WARM } from "../src/views/stripColour.ts";
 import { isRightToLeft, parts, spoken } from "../src/views/tokens.ts";
 import type { Axis } from "../src/wire.ts";
 

@@ -32,7 +32,11 @@ export const renderLayerSlider: RenderView = (ctx, root) => {
   const player = createPlayer(ctx, signal, () => drawPlay());
   const drawPlay = (): void => {
     const still = prefersStill(root);
-    const [name, path] = player.playing() ? ["pause", PAUSE] : still ? ["next layer", NEXT] : ["play through layers", PLAY];
+    const [name, path] = player.playing()
+      ? ["pause", PAUSE]
+      : still
+        ? ["next layer", NEXT]
+        : ["play through layers", PLAY];
     if (play.getAttribute("aria-label") === name) return;
     play.setAttribute("aria-label", name as string);
     play.title = name as string;

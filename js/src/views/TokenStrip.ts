@@ -9,7 +9,7 @@ import type { Axis, Source } from "../wire.ts";
 import { meanReceived, peak, printed, rowOf, step, tick, topOfScale } from "./reading.ts";
 import { headWords, moveLayer, plural, whereWords } from "./steps.ts";
 import { gradient, shade } from "./stripColour.ts";
-import { type TokenList, buildTokens } from "./tokens.ts";
+import { buildTokens, type TokenList } from "./tokens.ts";
 import { Underlay } from "./underlay.ts";
 
 /** One text on the page: the coloured keys, or the queries to choose from. */
@@ -135,7 +135,9 @@ class StripView {
   #build(source: Source): void {
     const header = this.#ctx.header();
     const marks = this.#ctx.options.marks.filter((m): m is number => typeof m === "number");
-    const name = [source.query, source.key, source.kind, marks.join(), JSON.stringify(header.axes[source.key])].join("|");
+    const name = [source.query, source.key, source.kind, marks.join(), JSON.stringify(header.axes[source.key])].join(
+      "|",
+    );
     if (name === this.#built) return;
     this.#built = name;
     this.#bound.abort();
@@ -316,14 +318,16 @@ class StripView {
     const reading = this.#reading;
     if (!reading) return;
     const source = this.#ctx.source();
-    const label = (axis: string, i: number): string => quoted(this.#ctx.axisOf(axis).labels, i, this.#ctx.options.indexBase);
+    const label = (axis: string, i: number): string =>
+      quoted(this.#ctx.axisOf(axis).labels, i, this.#ctx.options.indexBase);
     const { query, values, exact, preview } = reading;
     const rows = this.#ctx.axisOf(source.query).labels.length;
     const target = label(source.query, query);
     const heads = headWords(this.#ctx, this.#ctx.resolved().head);
     if (source.kind === "attributions") this.#what.textContent = `attribution to target ${target}`;
     else if (query < 0) this.#what.textContent = `weight each ${source.unit} receives: mean over ${rows} queries`;
-    else this.#what.textContent = `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`;
+    else
+      this.#what.textContent = `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`;
     const key = this.#hoveredKey >= 0 ? this.#hoveredKey : (this.#ctx.cell("pinned")?.key ?? -1);
     const sign = exact ? "=" : "≈";
     const number = (i: number): string => printed(values[i] ?? Number.NaN, exact);
@@ -332,7 +336,9 @@ class StripView {
     if (key >= 0) words = `${to}${label(source.key, key)} ${sign} ${number(key)}`;
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
-      const most = [...values.keys()].sort((a, b) => Math.abs((values[b] as number)) - Math.abs((values[a] as number))).slice(0, MOST_NAMED);
+      const most = [...values.keys()]
+        .sort((a, b) => Math.abs(values[b] as number) - Math.abs(values[a] as number))
+        .slice(0, MOST_NAMED);
       words = `largest: ${most.map((i) => `${to}${label(source.key, i)} = ${number(i)}`).join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     if (words === this.#readout.textContent) return;

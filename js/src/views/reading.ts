@@ -40,7 +40,7 @@ export function meanReceived(cells: Cells): Float32Array {
 export function peak(values: ArrayLike<number>): number {
   let top = 0;
   for (let i = 0; i < values.length; i += 1) {
-    const v = Math.abs((values[i] as number));
+    const v = Math.abs(values[i] as number);
     if (v > top && Number.isFinite(v)) top = v;
   }
   return top;
@@ -61,7 +61,8 @@ export function printed(value: number, exact: boolean): string {
   if (value === 0) return "0";
   const digits = exact ? 4 : 2;
   const size = Math.abs(value);
-  const text = size < 1e-4 || size >= 1e5 ? size.toExponential(digits - 1) : Number(size.toPrecision(digits)).toString();
+  const text =
+    size < 1e-4 || size >= 1e5 ? size.toExponential(digits - 1) : Number(size.toPrecision(digits)).toString();
   return `${value < 0 ? "−" : ""}${text}`;
 }
 

@@ -112,11 +112,17 @@ export class Underlay {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, sheet.canvas.width, sheet.canvas.height);
     for (let i = 0; i < owners.length; i += 1) {
-      const colour = this.#shade((owners[i] as number));
+      const colour = this.#shade(owners[i] as number);
       if (colour === "") continue;
       pen.fillStyle = colour;
       pen.beginPath();
-      pen.roundRect((boxes[4 * i] as number) + 0.5, (boxes[4 * i + 1] as number), Math.max(1, (boxes[4 * i + 2] as number) - 1), (boxes[4 * i + 3] as number), 3);
+      pen.roundRect(
+        (boxes[4 * i] as number) + 0.5,
+        boxes[4 * i + 1] as number,
+        Math.max(1, (boxes[4 * i + 2] as number) - 1),
+        boxes[4 * i + 3] as number,
+        3,
+      );
       pen.fill();
     }
   }
