@@ -95,9 +95,10 @@ def trace(
     loaded, reader = _load(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
     inner = unwrap(loaded)
     if input_ids is None and _is_ids(text):
-        input_ids, text = (text, None) if not isinstance(text, Mapping) else (text["input_ids"], None)
-        if isinstance(text, Mapping):
-            attention_mask = text.get("attention_mask") if attention_mask is None else attention_mask
+        # A tokenizer's output holds the mask of its padding as well.
+        encoded = text if isinstance(text, Mapping) else {"input_ids": text}
+        input_ids, text = encoded["input_ids"], None
+        attention_mask = encoded.get("attention_mask") if attention_mask is None else attention_mask
     samples, single = _samples(
         inner,
         reader,
