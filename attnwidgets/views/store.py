@@ -11,6 +11,7 @@ from traitlets import Bytes, Dict
 from attnwidgets.views.eager import Pack
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.sources import Source, is_attributions
+from attnwidgets.views.thumbnails import thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +127,7 @@ class TileStore(SharedModel):
         kind, number = request["kind"], request.get("id")
         if kind == "ping":
             return {"kind": "pong", "id": number}, []
-        read = {"tile": _tile, "row": _row}.get(kind)
+        read = {"tile": _tile, "row": _row, "thumbs": _thumbs}.get(kind)
         if read is None:
             return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
         try:
@@ -153,6 +154,13 @@ def _row(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[
         raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
     place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
     return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
+
+
+def _thumbs(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    made = thumbnails(source)
+    if made is None:
+        raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
+    return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]
 
 
 def describe(
