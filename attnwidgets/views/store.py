@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +187,7 @@ def describe(
     warnings = dict.fromkeys(str(getattr(source.explanation, "warning", "") or "") for source in sources)
     header = {
         "version": 1,
-        "model": str(provenance.get("model", "") or ""),
+        "model": model_name(str(provenance.get("model", "") or "")),
         "text": str(provenance.get("text", "") or ""),
         "warning": "; ".join(filter(None, warnings)),
         "axes": axes,
@@ -196,6 +197,12 @@ def describe(
         "predictions": next((p for p in predictions if p["items"]), {"title": "", "items": []}),
     }
     return header, pack.data
+
+
+def model_name(name: str) -> str:
+    """Return a model's name as it is shown: of a folder its last two parts, for pages are published."""
+    parts = PurePath(name).parts
+    return "/".join(parts[-2:]) if len(parts) > 2 or PurePath(name).is_absolute() else name  # noqa: PLR2004
 
 
 def units_of(explanation: Any) -> list[str]:

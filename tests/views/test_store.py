@@ -192,6 +192,19 @@ def test_the_warning_of_a_cut_text_reaches_the_view(minilm):
     assert "512" in aw.Explorer(long).store.header["warning"]
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        ("/home/someone/models/mine", "models/mine"),
+        ("", ""),
+    ],
+)
+def test_a_page_does_not_tell_where_the_model_lies(softmax, name, shown):
+    trace = aw.from_attentions(softmax((1, 1, 3, 3)), list("abc"), model_id=name)
+    assert aw.Heatmap(trace).store.header["model"] == shown
+
+
 def test_requests_from_threads_get_their_own_answers(given):
     trace = given(40, layers=6, heads=4)
     store = aw.Explorer(trace).store
