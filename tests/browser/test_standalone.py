@@ -144,3 +144,22 @@ def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
     page.keyboard.press("Home")  # and what is there still works
     page.mouse.move(*cell(page, page.locator(".aw-heatmap"), 5, 5, 160))
     assert "≈" in page.locator(".aw-readout").inner_text()
+
+
+@pytest.mark.parametrize("width", [1100, 420])
+def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
+    attention = explorer._explanations[0]
+    scores = aw.Attributions([1.0, -0.5, 0.2, 0.0], axis=list("abcd"), target="yes")
+    page = page_of(
+        aw.LayerSlider(attention),
+        aw.Heatmap(attention, marks=[(2, 3)]),
+        aw.HeadGrid(attention),
+        aw.TokenStrip(aw.rollout(attention).to("word"), marks=[2]),
+        aw.TokenStrip(scores),
+        viewport={"width": width, "height": 800},
+    )
+    page.locator(".aw-plot canvas").first.wait_for(timeout=5000)
+    page.wait_for_timeout(300)
+    assert page.locator(".aw-root").count() == 5
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=shots / f"all-{width}.png", full_page=True)
