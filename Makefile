@@ -119,7 +119,8 @@ js: node js/node_modules/.stamp
 	@echo "== TypeScript: types, lint, unit tests, bundle"
 	@cd js && npm run --silent check
 	@cd js && npm run --silent lint
-	@cd js && npm test --silent
+	@cd js && npm test --silent > node_modules/.test.log 2>&1 || { cat node_modules/.test.log; exit 1; }
+	@grep -E '^(# |ℹ )(tests|pass|fail|skipped) ' js/node_modules/.test.log
 	@rm -rf js/node_modules/.committed && cp -R attnwidgets/static js/node_modules/.committed
 	@cd js && npm run --silent build
 	@diff -rq js/node_modules/.committed attnwidgets/static \
@@ -146,7 +147,8 @@ chromium:
 # The wheel, not the checkout: in an empty environment, imported from elsewhere, with the built bundle inside.
 wheel-check: $(STAMP)/dev
 	@echo "== the wheel"
-	@rm -rf dist && $(PY) -m build --wheel --outdir dist . >/dev/null
+	@rm -rf dist && mkdir dist
+	@$(PY) -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@$(PY) tests/repo/check_wheel.py dist/*.whl
 
 pytest: $(STAMP)/dev
