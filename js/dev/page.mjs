@@ -183,7 +183,14 @@ names.forEach((view, i) => {
   const state = { runtime: "", store: "anywidget:s", selection: "anywidget:x", options };
   models[`v${i}`] = { kind: "view", view, state };
 });
-const state = { version: 1, models, views: names.map((_, i) => `v${i}`), archive: { s: archive } };
+const state = {
+  version: 1,
+  models,
+  views: names.map((_, i) => `v${i}`),
+  thumbs: {},
+  archive: { s: archive },
+  thumbs: {},
+};
 const host = readFileSync(new URL("../../attnwidgets/static/standalone.js", import.meta.url), "utf8");
 const page = `<!doctype html><html lang="en"><meta charset="utf-8"><title>views</title>
 <style>body{margin:12px;font:14px system-ui,sans-serif;background:#fff;color:#111}

@@ -1,15 +1,11 @@
 /** Decoding tiles: codes to values, and values to as many digits as the code can stand for. */
-import type { Codes, Tile } from "./context.ts";
-import type { Codec, TileMeta } from "./wire.ts";
+import type { Codes, ThumbSheet, Tile } from "./context.ts";
+import { withinError } from "./numbers.ts";
+import type { Thumbs, TileMeta } from "./wire.ts";
 
 /** Bytes of one encoded tile. */
 export function encodedLength(meta: TileMeta): number {
   return meta.codec === "u8tri" ? (meta.rows * (meta.rows + 1)) / 2 : meta.rows * meta.cols;
-}
-
-/** Largest code of a codec. */
-export function topCode(codec: Codec): number {
-  return codec === "i8" ? 127 : 255;
 }
 
 /** Unpack a lower triangle (row-major, diagonal included) into n * n with zeros above the diagonal. */
@@ -37,58 +33,11 @@ export function codeError(code: number, top: number, gamma: number, scale: numbe
   return Math.max(decodeCode(above, top, gamma, scale) - value, value - decodeCode(below, top, gamma, scale));
 }
 
-/** A number with the digits that an error of `error` leaves standing; at least one significant digit. */
-export function withinError(value: number, error: number): string {
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  const decimals = error > 0 ? Math.floor(-Math.log10(error)) : 6;
-  const leading = Math.ceil(-Math.log10(size));
-  if (size < 1e-4 || size >= 1e6) return signed(value, size.toExponential(size < 1e-4 ? 0 : 1));
-  return signed(value, size.toFixed(Math.max(0, Math.min(8, Math.max(decimals, leading)))));
-}
-
-/** An exact number for reading: four significant digits, no trailing noise. */
-export function exactText(value: number): string {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "∞" : "−∞";
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size < 1e-4 || size >= 1e6) return signed(value, size.toExponential(2));
-  return signed(value, String(Number(size.toPrecision(4))));
-}
-
-function signed(value: number, text: string): string {
-  return value < 0 ? `−${text}` : text;
-}
-
-class DecodedTile implements Tile {
-  readonly meta: TileMeta;
-  readonly codes: Codes;
-  readonly #values: Float32Array;
-
-  constructor(meta: TileMeta, codes: Codes) {
-    this.meta = meta;
-    this.codes = codes;
-    this.#values = valueTable(meta.codec === "i8", meta.gamma, meta.scale);
-  }
-
-  get rows(): number {
-    return this.meta.rows;
-  }
-
-  get cols(): number {
-    return this.meta.cols;
-  }
-
-  value(row: number, col: number): number {
-    return this.#values[(this.codes[row * this.meta.cols + col] ?? 0) & 255] ?? 0;
-  }
-
-  text(row: number, col: number): string {
-    const code = this.codes[row * this.meta.cols + col] ?? 0;
-    const { gamma, scale, codec } = this.meta;
-    const top = topCode(codec);
-    return withinError(decodeCode(code, top, gamma, scale), codeError(code, top, gamma, scale));
-  }
+/** Largest |code|. */
+export function peakCode(codes: Codes): number {
+  let top = 0;
+  for (const code of codes) top = Math.max(top, Math.abs(code));
+  return top;
 }
 
 /** Values of the 256 bytes a code can be (int8 codes by their byte). */
@@ -103,11 +52,37 @@ export function valueTable(isSigned: boolean, gamma: number, scale: number): Flo
 
 /** A tile from its bytes, or null when they are not what the header promises (a truncated message). */
 export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
-  if (bytes.byteLength !== encodedLength(meta)) return null;
-  if (meta.codec === "u8tri" && meta.rows !== meta.cols) return null;
+  const { rows, cols, codec, gamma, scale } = meta;
+  const packed = codec === "u8tri";
+  if (bytes.byteLength !== encodedLength(meta) || (packed && rows !== cols)) return null;
   // A copy: the message's buffer may be shared with other tiles and would be kept alive whole.
   const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice();
-  const codes: Codes =
-    meta.codec === "i8" ? new Int8Array(raw.buffer) : meta.codec === "u8tri" ? unpackTriangle(raw, meta.rows) : raw;
-  return new DecodedTile(meta, codes);
+  const isSigned = codec === "i8";
+  const codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, rows) : raw;
+  const top = isSigned ? 127 : 255;
+  const values = valueTable(isSigned, gamma, scale);
+  const codeAt = (row: number, col: number): number => codes[row * cols + col] ?? 0;
+  let peak: number | undefined;
+  return {
+    meta,
+    rows,
+    cols,
+    codes,
+    value: (row, col) => values[codeAt(row, col) & 255] as number,
+    text(row, col) {
+      const code = codeAt(row, col);
+      return withinError(decodeCode(code, top, gamma, scale), codeError(code, top, gamma, scale));
+    },
+    peak() {
+      peak ??= decodeCode(peakCode(codes), top, gamma, scale);
+      return peak;
+    },
+  };
+}
+
+/** Thumbnails from their bytes, or null when there are more or fewer than announced. */
+export function decodeThumbs(meta: Thumbs, bytes: DataView): ThumbSheet | null {
+  if (bytes.byteLength !== meta.scale.flat().length * meta.rows * meta.cols) return null;
+  const Numbers = meta.signed ? Int8Array : Uint8Array;
+  return { meta, codes: new Numbers(bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength) };
 }

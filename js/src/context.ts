@@ -5,9 +5,9 @@
  * `ctx.onChange` names something it depends on. It never talks to a model itself.
  */
 import type { AnyModel, Host } from "@anywidget/types";
-import { themeOf, watchTheme } from "./dom.ts";
+import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { createSelection, resolve } from "./selection.ts";
-import type { TilePool, TileStore } from "./tiles.ts";
+import type { TilePool } from "./tiles.ts";
 import type {
   Axis,
   Cell,
@@ -28,11 +28,15 @@ export type Theme = "light" | "dark";
 /** One decoded matrix: codes unpacked to rows * cols, row-major (the masked part of a causal map is 0). */
 export interface Tile {
   readonly meta: TileMeta;
+  readonly rows: number;
+  readonly cols: number;
   readonly codes: Codes;
   /** Approximate value of a cell, within the error of the encoding. */
   value(row: number, col: number): number;
   /** The value with no more digits than the encoding supports, such as "0.12". */
   text(row: number, col: number): string;
+  /** Largest absolute value. */
+  peak(): number;
 }
 
 /** The thumbnails of one source: `codes` holds [layer][head][row][col]. */
@@ -59,9 +63,9 @@ export interface TileClient {
   request(source: string, layer: number, head: HeadKey, slot?: string): void;
   /** Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). */
   row(source: string, layer: number, head: HeadKey, row: number): Promise<Float32Array | null>;
-  /** Why the store refused this tile, if it did. */
-  failure(source: string, layer: number, head: HeadKey): string | undefined;
-  /** Max-pooled thumbnails, if the store has them. */
+  /** Why the store refused this tile (without layer and head: these thumbnails), if it did. */
+  failure(source: string, layer?: number, head?: HeadKey): string | undefined;
+  /** Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. */
   thumbs(source: string): ThumbSheet | undefined;
   /** Called when a tile arrived or was refused, and when the status changed. */
   subscribe(cb: () => void, signal: AbortSignal): void;
@@ -109,8 +113,8 @@ export interface ViewContext {
   /** Layer or head as shown: counted from `options.indexBase`. */
   layerName(layer: number): string;
   headName(head: HeadKey): string;
-  /** One call for all changes of one turn of the event loop. Returns the way to stop. */
-  onChange(cb: (changed: Set<Change>) => void): () => void;
+  /** One call for all changes of one turn of the event loop, until `signal` ends it. */
+  onChange(cb: (changed: ReadonlySet<Change>) => void, signal: AbortSignal): void;
   /** The same store, selection and changes with other options, for views inside a view. */
   child(options: Partial<ViewOptions>): ViewContext;
 }
@@ -145,9 +149,9 @@ export async function createContext(props: ViewProps, pool: TilePool): Promise<V
     host.getModel<StoreState & Record<string, unknown>>(storeRef),
     host.getModel<SelectionState & Record<string, unknown>>(model.get("selection")),
   ]);
-  const tiles: TileStore = pool.acquire(storeRef, store, signal);
+  const tiles = pool(storeRef, store, signal);
   const selection = createSelection(selectionModel);
-  const callbacks = new Set<(changed: Set<Change>) => void>();
+  const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
   let pending: Set<Change> | null = null;
   let theme = themeOf(el);
 
@@ -162,7 +166,7 @@ export async function createContext(props: ViewProps, pool: TilePool): Promise<V
       const changed = pending ?? new Set<Change>();
       pending = null;
       if (signal.aborted) return;
-      for (const cb of [...callbacks]) cb(changed);
+      for (const cb of callbacks) cb(changed);
     });
   };
   selection.subscribe(notify, signal);
@@ -204,9 +208,9 @@ export async function createContext(props: ViewProps, pool: TilePool): Promise<V
       cell: (which) => selection.cellIn(which, header(), ctx.source()),
       layerName: (layer) => String(layer + ctx.options.indexBase),
       headName: (head) => (typeof head === "number" ? String(head + ctx.options.indexBase) : head),
-      onChange(cb) {
+      onChange(cb, until) {
         callbacks.add(cb);
-        return () => callbacks.delete(cb);
+        atEnd(until, () => callbacks.delete(cb));
       },
       child: (more) => make({ ...overrides, ...more }),
     };

@@ -2,21 +2,41 @@
 import { luminance, type Rgb } from "./colour.ts";
 import type { Theme } from "./context.ts";
 
-type Attribute = string | number | boolean | null | undefined;
+type TagOf<S extends string> = S extends `${infer Tag}.${string}` ? Tag : S;
+type ElementOf<S extends string> =
+  TagOf<S> extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[TagOf<S>] : HTMLElement;
 
-/** An element with attributes and children. Children that are strings become text, never markup. */
-export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  attributes: Record<string, Attribute> = {},
-  ...children: (Node | string)[]
-): HTMLElementTagNameMap[K] {
-  const el = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    el.setAttribute(name, value === true ? "" : String(value));
+/** An element by "tag.class.class", its attributes and children. Strings become text, never markup. */
+export function h<S extends string>(selector: S, ...parts: (Record<string, string> | Node | string)[]): ElementOf<S> {
+  const [tag, ...classes] = selector.split(".");
+  const el = document.createElement(tag as string);
+  if (classes.length > 0) el.className = classes.join(" ");
+  for (const part of parts) {
+    if (typeof part === "string" || part instanceof Node) el.append(part);
+    else for (const [name, value] of Object.entries(part)) el.setAttribute(name, value);
   }
-  el.append(...children);
-  return el;
+  return el as ElementOf<S>;
+}
+
+type Handlers = { [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
+
+/** Listen to events by name, until `signal` ends it. */
+export function on(target: EventTarget, signal: AbortSignal, handlers: Handlers): void {
+  for (const [name, handler] of Object.entries(handlers)) {
+    target.addEventListener(name, handler as EventListener, { signal });
+  }
+}
+
+/** Call once when a signal is aborted. */
+export function atEnd(signal: AbortSignal, cb: () => void): void {
+  signal.addEventListener("abort", cb);
+}
+
+/** Set an element's text; says whether that changed it. */
+export function put(el: Element, text: string): boolean {
+  if (el.textContent === text) return false;
+  el.textContent = text;
+  return true;
 }
 
 // Marks, embeddings, overrides and isolates turn text around or hide it; joiners are left: scripts need them.
@@ -59,13 +79,9 @@ export function thinned(count: number, size: number, need: number): number[] {
   return shown;
 }
 
-function parseColour(css: string): (Rgb & { alpha?: never }) | null {
-  const parts = css
-    .match(/^rgba?\(([^)]*)\)$/)?.[1]
-    ?.split(/[\s,/]+/)
-    .map(Number);
-  if (!parts || parts.length < 3 || (parts[3] ?? 1) < 0.5) return null;
-  return [parts[0] ?? 0, parts[1] ?? 0, parts[2] ?? 0];
+function parseColour(css: string): Rgb | null {
+  const [r = 0, g = 0, b = 0, alpha = 1] = css.match(/[\d.]+/g)?.map(Number) ?? [];
+  return css.startsWith("rgb") && alpha >= 0.5 ? [r, g, b] : null;
 }
 
 /** Light or dark, by what really lies behind the element: notebooks, editors and pages all name it differently. */
@@ -82,6 +98,15 @@ export function themeOf(el: Element): Theme {
   return text && luminance(text) > 0.5 ? "dark" : "light";
 }
 
+const THEME_ATTRIBUTES = [
+  "class",
+  "style",
+  "data-theme",
+  "data-jp-theme-name",
+  "data-vscode-theme-kind",
+  "data-color-mode",
+];
+
 /** Call back when the theme may have changed. Themes load by stylesheet, so a change is looked at again later. */
 export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): void {
   const timers = new Set<ReturnType<typeof setTimeout>>();
@@ -92,101 +117,89 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
     for (const delay of [50, 400, 1500]) timers.add(setTimeout(cb, delay));
   };
   const observer = new MutationObserver(soon);
-  const attributes = {
-    attributes: true,
-    attributeFilter: [
-      "class",
-      "style",
-      "data-theme",
-      "data-jp-theme-name",
-      "data-jp-theme-light",
-      "data-vscode-theme-kind",
-      "data-color-mode",
-    ],
-  };
-  observer.observe(document.documentElement, attributes);
-  if (document.body) observer.observe(document.body, attributes);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon, { signal });
+  for (const place of [document.documentElement, document.body]) {
+    if (place) observer.observe(place, { attributeFilter: THEME_ATTRIBUTES });
+  }
+  on(matchMedia("(prefers-color-scheme: dark)"), signal, { change: soon });
   whenShown(el, soon, signal);
-  signal.addEventListener("abort", () => {
+  atEnd(signal, () => {
     observer.disconnect();
     for (const t of timers) clearTimeout(t);
   });
 }
 
-/** Call once when the element is on the page and has a size: notebooks render before they attach. */
-export function whenShown(el: Element, cb: () => void, signal: AbortSignal): void {
-  const observer = new ResizeObserver(() => {
-    if (!el.isConnected) return;
-    observer.disconnect();
-    cb();
+/** Call with the content box of an element, now and whenever its size changes. */
+export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal: AbortSignal): void {
+  const observer = new ResizeObserver((entries) => {
+    const last = entries.at(-1);
+    if (last) cb(last.contentRect);
   });
   observer.observe(el);
-  signal.addEventListener("abort", () => observer.disconnect());
+  atEnd(signal, () => observer.disconnect());
+}
+
+/** Call once when the element is on the page and has a size: notebooks render before they attach. */
+export function whenShown(el: Element, cb: () => void, signal: AbortSignal): void {
+  let seen = false;
+  const look = (): void => {
+    if (seen || !el.isConnected) return;
+    seen = true;
+    cb();
+  };
+  onResize(el, look, signal);
 }
 
 /** Width of an element in whole pixels, now and whenever it changes. Heights are never watched: no feedback. */
 export function watchWidth(el: Element, cb: (width: number) => void, signal: AbortSignal): void {
-  let last = -1;
-  const observer = new ResizeObserver((entries) => {
-    const width = Math.floor(entries[entries.length - 1]?.contentRect.width ?? 0);
+  let last = 0;
+  const look = (box: DOMRectReadOnly): void => {
+    const width = Math.floor(box.width);
     if (width === last || width <= 0) return;
     last = width;
     cb(width);
-  });
-  observer.observe(el);
-  signal.addEventListener("abort", () => observer.disconnect());
+  };
+  onResize(el, look, signal);
 }
 
-export type KeyHandlers = Record<string, (event: KeyboardEvent) => void>;
+export type KeyHandlers = Record<string, () => void>;
 
-/**
- * Keys of a focusable element, named "ArrowUp" or "Shift+ArrowUp". Handled keys do not scroll; and no key
- * reaches the notebook, whose command mode would take the arrows.
- */
-export function keyboard(el: HTMLElement, handlers: KeyHandlers, signal: AbortSignal): void {
-  el.dataset.lmSuppressShortcuts = "true";
-  el.addEventListener(
-    "keydown",
-    (event) => {
-      event.stopPropagation();
+/** Keys of a focusable element, named "ArrowUp" or "Shift+ArrowUp". Handled keys do not scroll. */
+export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHandlers): void {
+  on(el, signal, {
+    keydown: (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const handler = handlers[(event.shiftKey ? "Shift+" : "") + event.key];
       if (!handler) return;
       event.preventDefault();
-      handler(event);
+      handler();
     },
-    { signal },
-  );
+  });
 }
 
-/** A polite live region; what is said quickly one after the other is said once, at the end. */
-export function liveRegion(root: HTMLElement): (text: string) => void {
-  const region = h("div", { class: "aw-sr", role: "status", "aria-live": "polite" });
-  root.append(region);
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  return (text) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      if (region.textContent !== text) region.textContent = text;
-    }, 150);
-  };
+/** Move and size an element that lies over a picture, in px; negative places hide it. */
+export function place(el: HTMLElement, x: number, y: number, width: number, height: number): void {
+  el.hidden = x < 0 || y < 0;
+  el.style.transform = `translate(${x}px, ${y}px)`;
+  el.style.width = `${Math.max(1, width)}px`;
+  el.style.height = `${Math.max(1, height)}px`;
 }
 
-/** Keep the keys of a plain control (a slider, a list) from the notebook, which would take the arrows. */
-export function guardKeys(el: HTMLElement, signal: AbortSignal): void {
-  el.dataset.lmSuppressShortcuts = "true";
-  el.addEventListener("keydown", (event) => event.stopPropagation(), { signal });
+/** Sizes in px, handed to the style sheet as `--aw-<name>`. */
+export function setSizes(el: HTMLElement, sizes: Record<string, number>): void {
+  for (const [name, size] of Object.entries(sizes)) el.style.setProperty(`--aw-${name}`, `${size}px`);
+}
+
+/** Row and column under the pointer, in a picture of rows x cols equal cells; null outside. */
+export function spotAt(event: MouseEvent, el: Element, rows: number, cols: number): [number, number] | null {
+  const box = el.getBoundingClientRect();
+  const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+  const col = Math.floor(((event.clientX - box.left) / box.width) * cols);
+  return row >= 0 && col >= 0 && row < rows && col < cols ? [row, col] : null;
 }
 
 /** Whether an event happened outside all views, also those in shadow roots. */
 export function isOutside(event: Event): boolean {
   return !event.composedPath().some((at) => at instanceof Element && at.classList.contains("aw-root"));
-}
-
-/** A label in a sentence: safe, and never invisible. */
-export function visible(label: string): string {
-  return shortLabel(label, 60);
 }
 
 /** A label in quotes, isolated from the direction of its neighbours; numbered where it is not the only one. */
@@ -195,5 +208,5 @@ export function quoted(labels: readonly string[], index: number, base: number): 
   if (label === undefined) return "–";
   const alone = labels.indexOf(label) === labels.lastIndexOf(label);
   const number = alone ? "" : [...String(index + base)].map((d) => "₀₁₂₃₄₅₆₇₈₉"[Number(d)]).join("");
-  return `\u2068“${visible(label)}”\u2069${number}`;
+  return `\u2068“${shortLabel(label, 60)}”\u2069${number}`;
 }

@@ -4,19 +4,20 @@
  */
 import type { Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
-import { h, isOutside, whenShown } from "./dom.ts";
+import { atEnd, h, isOutside, on, whenShown } from "./dom.ts";
 import { settleTableCell } from "./settle.ts";
 import looks from "./style.css";
-import { TilePool } from "./tiles.ts";
+import { createPool, type TilePool } from "./tiles.ts";
 import { renderExplorer } from "./views/Explorer.ts";
 import { renderHeadGrid } from "./views/HeadGrid.ts";
 import { renderHeatmap } from "./views/Heatmap.ts";
 import { renderLayerSlider } from "./views/LayerSlider.ts";
 import maps from "./views/maps.css";
 import { renderTokenStrip } from "./views/TokenStrip.ts";
+import text from "./views/text.css";
 
 const STYLE_ID = "aw-style";
-const CSS = looks + maps;
+const CSS = looks + maps + text;
 
 export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
 
@@ -33,7 +34,9 @@ function addStyle(el: Element): void {
 function mount(render: RenderView, pool: TilePool): Renderer {
   return async (props) => {
     const { model, signal } = props;
-    const root = h("div", { class: "aw-root" });
+    // No key may reach the notebook, whose command mode would take the arrows and delete cells.
+    const root = h("div.aw-root", { "data-lm-suppress-shortcuts": "true" });
+    on(root, signal, { keydown: (event) => event.stopPropagation() });
     props.el.append(root);
     addStyle(root);
     whenShown(root, () => addStyle(root), signal);
@@ -49,7 +52,7 @@ function mount(render: RenderView, pool: TilePool): Renderer {
       } catch (error) {
         if (mine.aborted) return;
         const why = error instanceof Error ? error.message : String(error);
-        root.replaceChildren(h("div", { class: "aw-warning", role: "alert" }, `This view could not be drawn: ${why}`));
+        root.replaceChildren(h("div.aw-warning", { role: "alert" }, `This view could not be drawn: ${why}`));
         console.error(error);
       }
     };
@@ -60,15 +63,13 @@ function mount(render: RenderView, pool: TilePool): Renderer {
       follow();
       ctx.onChange((changed) => {
         if (changed.has("theme")) follow();
-      });
-      document.addEventListener(
-        "pointerdown",
-        (event) => {
+      }, mine);
+      on(document, mine, {
+        pointerdown: (event) => {
           if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
         },
-        { signal: mine },
-      );
-      mine.addEventListener("abort", render(ctx, root));
+      });
+      atEnd(mine, render(ctx, root));
     };
     // `aw.link` gives a view that is on the page another selection, and a view shown again may have another store.
     for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw());
@@ -79,7 +80,7 @@ function mount(render: RenderView, pool: TilePool): Renderer {
 
 /** The renderers by the name of their Python class. One pool of tiles for all of them. */
 export function createRenderers(): Record<string, Renderer> {
-  const pool = new TilePool();
+  const pool = createPool();
   return {
     Heatmap: mount(renderHeatmap, pool),
     HeadGrid: mount(renderHeadGrid, pool),

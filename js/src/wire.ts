@@ -62,7 +62,8 @@ export interface Placed {
   length: number;
 }
 
-export interface Thumbs extends Placed {
+/** Thumbnails of one source; their codes lie [layer][head][row][col]. */
+export interface Thumbs {
   source: string;
   rows: number; // of one thumbnail, max-pooled
   cols: number;
@@ -86,7 +87,8 @@ export interface Header {
   warning: string;
   axes: Record<string, Axis>;
   sources: Source[];
-  thumbs: Thumbs[];
+  /** Thumbnails that lie in the eager bytes; the others are asked for. */
+  thumbs: (Thumbs & Placed)[];
   /** Tiles that lie in the eager bytes. */
   tiles: (TileMeta & Placed)[];
   predictions: { title: string; items: Prediction[] };
@@ -102,12 +104,14 @@ export interface StoreState {
 export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
+  | { kind: "thumbs"; id: number; source: string }
   | { kind: "ping"; id: number };
 
-/** "tile": one buffer of codes. "row": one buffer of little-endian float32, exact. */
+/** "tile", "thumbs": one buffer of codes. "row": one buffer of little-endian float32, exact. */
 export type Reply =
   | ({ kind: "tile"; id: number } & TileMeta)
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
+  | ({ kind: "thumbs"; id: number } & Thumbs)
   | { kind: "pong"; id: number }
   | { kind: "error"; id: number; message: string; needsKernel?: boolean };
 

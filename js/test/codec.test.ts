@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codeError, decodeCode, decodeTile, encodedLength, exactText, withinError } from "../src/codec.ts";
+import { codeError, decodeCode, decodeThumbs, decodeTile, encodedLength } from "../src/codec.ts";
+import { withinError } from "../src/numbers.ts";
 import type { TileMeta } from "../src/wire.ts";
 
 const META: TileMeta = {
@@ -58,13 +59,8 @@ test("approximate numbers print only the digits the code supports", () => {
   assert.equal(withinError(-0.123, 0.002), "−0.12");
 });
 
-test("exact numbers print four digits and never as noise", () => {
-  assert.deepEqual([0.123456, 1, -0.5, 1e-7, Number.NaN, 0].map(exactText), [
-    "0.1235",
-    "1",
-    "−0.5",
-    "1.00e-7",
-    "not a number",
-    "0",
-  ]);
+test("thumbnails are as many bytes as announced, or none", () => {
+  const meta = { source: "a", rows: 1, cols: 2, gamma: 0.5, signed: true, scale: [[1, 1], [1]] };
+  assert.deepEqual([...(decodeThumbs(meta, view([1, 2, 3, 4, 5, 255]))?.codes ?? [])], [1, 2, 3, 4, 5, -1]);
+  assert.equal(decodeThumbs(meta, view([1, 2])), null);
 });

@@ -88,13 +88,22 @@ test("layers and heads stop at both ends; a reduction leads to the nearest head"
   assert.equal(at.layer, 2);
   moveLayer(ctx, -1);
   assert.equal(at.layer, 1);
-  assert.equal(whereWords(ctx), "layer 1 of 3 · mean of heads");
+  assert.equal(whereWords(ctx), "layer 1 (0–2) · mean of heads");
   const shown = source("attention", "token");
   assert.deepEqual(headChoices(shown), ["mean", "max", 0, 1, 2]);
   assert.equal(nextHead(shown, "mean", 1), 0);
   assert.equal(nextHead(shown, "max", -1), 2);
   assert.equal(nextHead(shown, 2, 1), 2);
   assert.deepEqual(headChoices(source("rollout", "token", "self", null)), []);
+});
+
+test("where a view looks is named with the range there is, counted as the user counts", () => {
+  const { ctx } = context(source("attention", "token"), 0, "-", new Set());
+  assert.equal(whereWords(ctx), "layer 0 (0–2)");
+  const fromOne = { ...ctx, layerName: (l: number) => String(l + 1) } as ViewContext;
+  assert.equal(whereWords(fromOne), "layer 1 (1–3)");
+  const kept = context({ ...source("attention", "token"), layers: [1, 7, 9] }, 7, "-", new Set());
+  assert.equal(whereWords(kept.ctx), "layer 7 (1, 7, 9)");
 });
 
 test("an explorer offers what the store has, within what it was restricted to", () => {
@@ -104,7 +113,7 @@ test("an explorer offers what the store has, within what it was restricted to", 
   assert.deepEqual(unitsOf(header, sources[0] as Source, ["word"]), ["word"]);
   assert.deepEqual(unitsOf(header, sources[2] as Source, []), ["token"]);
   assert.deepEqual(
-    methodsOf(header, ["rollout"]).map((m) => m.method),
+    methodsOf(header, ["rollout"]).map((m) => m.value),
     ["rollout"],
   );
   assert.deepEqual(streamsOf(header, "attention"), ["self", "cross"]);

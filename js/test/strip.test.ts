@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { luminance } from "../src/colour.ts";
-import { meanReceived, peak, printed, rowOf, step, tick, topOfScale } from "../src/views/reading.ts";
+import { printed } from "../src/numbers.ts";
+import { meanReceived, peak, rowOf, step, topOfScale } from "../src/views/reading.ts";
 import { COOL, gradient, INK, opacity, shade, WARM } from "../src/views/stripColour.ts";
 import { isRightToLeft, parts, spoken } from "../src/views/tokens.ts";
 import type { Axis } from "../src/wire.ts";
@@ -85,8 +86,8 @@ test("numbers are printed with the digits they have", () => {
   assert.equal(printed(0, false), "0");
   assert.equal(printed(Number.NaN, true), "not a number");
   assert.equal(printed(0.0000123, true), "1.230e-5");
-  assert.equal(tick(0.5544), "0.55");
-  assert.equal(tick(0.0004), "4.0e-4");
+  assert.equal(printed(1, true), "1");
+  assert.equal(printed(Number.NEGATIVE_INFINITY, true), "−∞");
 });
 
 test("arrows follow the direction of the text and stop at its ends", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { ByteLru } from "../src/lru.ts";
-import { GONE_AFTER, TilePool, TileStore, WAITING_AFTER } from "../src/tiles.ts";
+import { createPool, createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/tiles.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 
 const ID = SOURCE.id;
@@ -14,7 +14,7 @@ beforeEach(() => {
   mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
   kernel = new FakeKernel();
   life = new AbortController();
-  store = new TileStore();
+  store = createTiles();
   store.attach(kernel.model(), life.signal);
 });
 
@@ -150,6 +150,43 @@ test("an exact row comes as float32, is kept, and a refused one is asked for onc
   assert.equal(kernel.sent.length, 2);
 });
 
+const SHEET = { source: ID, rows: 1, cols: 2, gamma: 0.5, signed: false, scale: [[1], [1]] };
+
+test("thumbnails that were not sent are asked for once, and kept", () => {
+  let told = 0;
+  store.subscribe(() => (told += 1), life.signal);
+  assert.equal(store.thumbs(ID), undefined);
+  assert.equal(store.thumbs(ID), undefined);
+  const asked = kernel.last;
+  assert.deepEqual([kernel.sent.length, asked.kind], [1, "thumbs"]);
+  store.request(ID, 1, 0);
+  assert.equal(kernel.sent.length, 1, "one request is in flight");
+  kernel.reply({ kind: "thumbs", id: asked.id, ...SHEET }, Uint8Array.from([1, 2, 3, 4]));
+  assert.deepEqual([...(store.thumbs(ID)?.codes ?? [])], [1, 2, 3, 4]);
+  assert.ok(told > 0);
+  assert.deepEqual([kernel.sent.length, kernel.last.kind], [2, "tile"]);
+});
+
+test("thumbnails that were refused, or cut, say why and are not asked for again", () => {
+  store.thumbs(ID);
+  kernel.reply({ kind: "error", id: kernel.last.id, message: "too many heads" });
+  assert.equal(store.failure(ID), "too many heads");
+  assert.equal(store.thumbs(ID), undefined);
+  assert.equal(kernel.sent.length, 1);
+  const other = "attention/word/self";
+  store.thumbs(other);
+  kernel.reply({ kind: "thumbs", id: kernel.last.id, ...SHEET, source: other }, Uint8Array.from([1]));
+  assert.match(store.failure(other) ?? "", /cut/);
+});
+
+test("thumbnails among the eager bytes cost no message", () => {
+  kernel.eager = new DataView(Uint8Array.from([9, 1, 2, 3, 4]).buffer);
+  kernel.header = { ...HEADER, thumbs: [{ ...SHEET, offset: 1, length: 4 }] };
+  kernel.emit("change:header");
+  assert.deepEqual([...(store.thumbs(ID)?.codes ?? [])], [1, 2, 3, 4]);
+  assert.equal(kernel.sent.length, 0);
+});
+
 test("nobody waits for ever for a row", async () => {
   const asked = store.row(ID, 0, 0, 1);
   mock.timers.tick(WAITING_AFTER);
@@ -170,10 +207,10 @@ test("eager tiles need no message and follow a new header", () => {
 });
 
 test("views of one store share its tiles, and the survivor carries on when the first view is closed", () => {
-  const pool = new TilePool();
+  const pool = createPool();
   const [one, two] = [new AbortController(), new AbortController()];
-  const first = pool.acquire("anywidget:s", kernel.model(), one.signal);
-  const second = pool.acquire("anywidget:s", kernel.model(), two.signal);
+  const first = pool("anywidget:s", kernel.model(), one.signal);
+  const second = pool("anywidget:s", kernel.model(), two.signal);
   assert.equal(first, second);
   first.request(ID, 1, 0);
   one.abort();
@@ -183,7 +220,7 @@ test("views of one store share its tiles, and the survivor carries on when the f
   const sent = kernel.sent.length;
   mock.timers.tick(60_000);
   assert.equal(kernel.sent.length, sent);
-  assert.notEqual(pool.acquire("anywidget:s", kernel.model(), life.signal), first);
+  assert.notEqual(pool("anywidget:s", kernel.model(), life.signal), first);
 });
 
 test("the cache forgets what was used longest ago and stays within its bytes", () => {

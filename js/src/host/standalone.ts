@@ -5,17 +5,23 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
 import { createRenderers } from "../runtime.ts";
-import type { Placed, Reply, Request, TileMeta, ViewState } from "../wire.ts";
+import type { Placed, Reply, Request, Thumbs, TileMeta, ViewState } from "../wire.ts";
 
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;
-type Archive = (TileMeta & Placed)[];
+
+/** What a page holds besides the eager bytes of a store. */
+interface Archive {
+  tiles: (TileMeta & Placed)[];
+  thumbs: (Thumbs & Placed)[];
+}
 
 interface Page {
   version: number;
   models: Record<string, { kind: "store" | "selection" | "view"; view?: string; state: State }>;
   views: string[];
-  archive: Record<string, Archive>;
+  archive: Record<string, Archive["tiles"]>;
+  thumbs: Record<string, Archive["thumbs"]>;
 }
 
 /** A model as ipywidgets has it: change events when a value differs, and messages. */
@@ -95,22 +101,19 @@ function textOf(id: string): string {
   return document.getElementById(id)?.textContent?.replace(/\s+/g, "") ?? "";
 }
 
-/** Answer a store's request from the archive. */
-async function answer(request: Request, archive: Archive, tiles: () => string): Promise<[Reply, DataView[]]> {
-  const { id } = request;
-  if (request.kind === "ping") return [{ kind: "pong", id }, []];
-  if (request.kind === "row") {
-    const message = "exact values need a running kernel";
-    return [{ kind: "error", id, message, needsKernel: true }, []];
-  }
-  const { source, layer, head } = request;
-  const found = archive.find((t) => t.source === source && t.layer === layer && t.head === head);
-  if (!found) {
-    const message = "not in this file; open the notebook with a kernel to see it";
-    return [{ kind: "error", id, message, needsKernel: true }, []];
-  }
+/** Answer a store's request from the archive; `bytes` reads its base64 text. */
+async function answer(request: Request, archive: Archive, bytes: () => string): Promise<[Reply, DataView[]]> {
+  const { id, kind } = request;
+  if (kind === "ping") return [{ kind: "pong", id }, []];
+  const refused = (message: string): [Reply, DataView[]] => [{ kind: "error", id, message, needsKernel: true }, []];
+  if (kind === "row") return refused("exact values need a running kernel");
+  const found =
+    kind === "thumbs"
+      ? archive.thumbs.find((t) => t.source === request.source)
+      : archive.tiles.find((t) => t.source === request.source && t.layer === request.layer && t.head === request.head);
+  if (!found) return refused("not in this file; open the notebook with a kernel to see it");
   const { offset, length, ...meta } = found;
-  return [{ kind: "tile", id, ...meta }, [await inflate(base64Slice(tiles(), offset, length))]];
+  return [{ kind, id, ...meta } as Reply, [await inflate(base64Slice(bytes(), offset, length))]];
 }
 
 async function start(): Promise<void> {
@@ -134,7 +137,7 @@ async function start(): Promise<void> {
         return tiles;
       };
       model.onSend = (request) => {
-        answer(request, page.archive[id] ?? [], read)
+        answer(request, { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] }, read)
           .catch((): [Reply, DataView[]] => {
             const message = "this matrix could not be read from the file";
             return [{ kind: "error", id: request.id, message }, []];

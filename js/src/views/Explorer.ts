@@ -1,7 +1,7 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
-import type { RenderView, ViewContext } from "../context.ts";
-import { h, keyboard } from "../dom.ts";
+import { h, on } from "../dom.ts";
+import { createHeading, only, view } from "./frame.ts";
 import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
@@ -9,99 +9,70 @@ import { renderPredictions } from "./Predictions.ts";
 import { methodsOf, streamsOf } from "./steps.ts";
 import { renderTokenStrip } from "./TokenStrip.ts";
 
-export const renderExplorer: RenderView = (ctx, root) => {
-  const stop = new AbortController();
-  const { signal } = stop;
-  const title = h("span", { class: "aw-title" });
-  const method = choice("method", (value) => ctx.selection.set({ method: value }), signal);
-  const stream = choice("stream", (value) => ctx.selection.set({ stream: value }), signal);
-  const note = h("span", { class: "aw-note" });
-  const warning = h("div", { class: "aw-warning", role: "note" });
-  const status = h("div", { class: "aw-status", role: "status" });
-  // In the order of reading; the style sheet places them by name.
-  const panels = {
-    slider: panel("slider"),
-    grid: panel("grid"),
-    map: panel("map"),
-    strip: panel("strip"),
-    predictions: panel("predictions"),
+export const renderExplorer = view((ctx, root, signal) => {
+  const choice = (name: "method" | "stream"): Choice => {
+    const made = createChoice(name);
+    on(made.select, signal, { change: () => ctx.selection.set({ [name]: made.select.value }) });
+    return made;
   };
-  const head = h("div", { class: "aw-explorer-head" }, title, method.field, stream.field, note, warning, status);
+  const [method, stream] = [choice("method"), choice("stream")];
+  const heading = createHeading(ctx, method.field, stream.field);
+  const panel = (): HTMLElement => h("div.aw-panel");
+  const [slider, map, strip, grid, predictions] = [panel(), panel(), panel(), panel(), panel()];
+  // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
+  const [main, side] = [h("div.aw-column", map, strip), h("div.aw-column.aw-side", grid, predictions)];
+  const body = h("div.aw-explorer-body", slider, main, side);
   root.classList.add("aw-explorer");
-  root.setAttribute("role", "region");
-  root.setAttribute("aria-label", "attention explorer");
-  const body = h("div", { class: "aw-explorer-body" }, head, ...Object.values(panels));
-  root.replaceChildren(body);
+  root.role = "region";
+  root.ariaLabel = "attention explorer";
+  root.replaceChildren(...heading.elements, body);
+  const inner = ctx.child({ title: "" });
 
   const update = (): void => {
     const { options } = ctx;
     const header = ctx.header();
-    const { source, notes } = ctx.resolved();
-    title.textContent = options.title || header.model;
-    title.hidden = title.textContent === "";
-    const methods = options.method ? [] : methodsOf(header, options.methods);
-    method.offer(
-      methods.map((m) => ({ value: m.method, label: m.title })),
-      source.method,
-    );
+    const { source } = ctx.resolved();
+    heading.show("", header.model);
+    method.offer(options.method ? [] : methodsOf(header, options.methods), source.method);
     const streams = options.stream ? [] : streamsOf(header, source.method);
     stream.offer(
-      streams.map((value) => ({ value, label: value })),
+      streams.map((name) => ({ value: name, label: name })),
       source.stream,
     );
-    note.textContent = [source.note, ...notes].filter(Boolean).join(" · ");
-    warning.textContent = header.warning;
-    status.textContent = ctx.tiles.status().message;
-    panels.grid.hidden = source.layers.length * (source.heads?.length ?? 1) < 2;
-    panels.map.hidden = source.kind === "attributions" && ctx.axisOf(source.query).labels.length < 2;
-    const beside = !panels.grid.hidden || header.predictions.items.length > 0;
-    body.toggleAttribute("data-two", beside && !panels.map.hidden);
+    grid.hidden = source.layers.length * (source.heads?.length ?? 1) < 2;
+    map.hidden = source.kind === "attributions" && ctx.axisOf(source.query).labels.length < 2;
+    body.toggleAttribute("data-two", !map.hidden && !(grid.hidden && header.predictions.items.length === 0));
   };
-  const inner: ViewContext = ctx.child({ title: "" });
-  const cleanups = [
-    renderLayerSlider(inner, panels.slider),
-    renderTokenStrip(inner, panels.strip),
-    renderHeatmap(inner, panels.map),
-    renderHeadGrid(inner, panels.grid),
-    renderPredictions(inner, panels.predictions),
-  ];
-  const off = ctx.onChange((changed) => {
-    if (changed.size > 1 || !changed.has("hover")) update();
-  });
   update();
-  return () => {
-    stop.abort();
-    off();
-    for (const clean of cleanups) clean();
-    root.replaceChildren();
+  renderLayerSlider(inner, slider);
+  renderHeatmap(inner, map);
+  renderTokenStrip(inner, strip);
+  renderHeadGrid(inner, grid);
+  renderPredictions(inner, predictions);
+  return (changed) => {
+    if (!only(changed, "hover")) update();
   };
-};
-
-function panel(area: string): HTMLElement {
-  const element = h("div", { class: "aw-panel" });
-  element.style.setProperty("--aw-area", area);
-  return element;
-}
+});
 
 interface Choice {
   field: HTMLElement;
+  select: HTMLSelectElement;
   /** Show what can be chosen; a single possibility is no choice and is hidden. */
   offer(items: { value: string; label: string }[], current: string): void;
 }
 
-function choice(name: string, chosen: (value: string) => void, signal: AbortSignal): Choice {
-  const select = h("select", { class: "aw-select", "aria-label": name });
-  const field = h("label", { class: "aw-field" }, name, select);
-  keyboard(select, {}, signal);
-  select.addEventListener("change", () => chosen(select.value), { signal });
+function createChoice(name: string): Choice {
+  const select = h("select.aw-button");
+  const field = h("label.aw-field", name, select);
   let drawn = "";
   return {
     field,
+    select,
     offer(items, current) {
       field.hidden = items.length < 2;
-      const name = JSON.stringify(items);
-      if (name !== drawn) {
-        drawn = name;
+      const offered = JSON.stringify(items);
+      if (offered !== drawn) {
+        drawn = offered;
         select.replaceChildren(...items.map(({ value, label }) => h("option", { value }, label)));
       }
       select.value = current;

@@ -1,40 +1,26 @@
 /** What the model says: its most probable tokens or classes, as bars of probability from 0 to 1. */
 
-import type { RenderView } from "../context.ts";
 import { h, shortLabel } from "../dom.ts";
+import { view } from "./frame.ts";
 
-export const renderPredictions: RenderView = (ctx, root) => {
+export const renderPredictions = view((ctx, root) => {
   const draw = (): void => {
     const { title, items } = ctx.header().predictions;
+    const name = title || "predictions";
     root.hidden = items.length === 0;
-    if (root.hidden) {
-      root.replaceChildren();
-      return;
-    }
-    const list = h("ol", { class: "aw-predictions", "aria-label": title || "predictions" });
-    for (const { label, probability } of items) {
-      const bar = h("span", {});
-      bar.style.inlineSize = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
-      const name = h("bdi", { class: "aw-token" }, shortLabel(label, 60));
-      name.title = shortLabel(label, 60);
-      list.append(
-        h("li", {}, name, h("span", { class: "aw-bar" }, bar), h("span", { class: "aw-value" }, percent(probability))),
-      );
-    }
-    root.replaceChildren(
-      h("div", { class: "aw-head" }, h("span", { class: "aw-title" }, title || "predictions")),
-      list,
-    );
+    const rows = items.map(({ label, probability }) => {
+      const bar = h("span");
+      bar.style.width = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
+      const text = shortLabel(label, 60);
+      const token = h("bdi.aw-token", { title: text }, text);
+      return h("li", token, h("span.aw-bar", bar), h("span.aw-value", percent(probability)));
+    });
+    root.replaceChildren(h("b.aw-title", name), h("ol.aw-predictions", { "aria-label": name }, ...rows));
   };
-  draw();
-  const off = ctx.onChange((changed) => {
-    if (changed.has("header")) draw();
-  });
-  return () => {
-    off();
-    root.replaceChildren();
+  return (changed) => {
+    if (changed.size === 0 || changed.has("header")) draw();
   };
-};
+});
 
 /** A probability to three digits, and never a rounded 0 % or 100 %. */
 export function percent(probability: number): string {

@@ -1,12 +1,11 @@
 /** Labels beside a matrix: as many as fit, the one under the pointer always. Never more nodes than fit. */
-import { h, shortLabel, thinned } from "../dom.ts";
+import { h, put, shortLabel, thinned } from "../dom.ts";
 
 const LINE = 14; // px a label needs across its direction
-const LONGEST = 132;
 
 let ruler: CanvasRenderingContext2D | null | undefined;
 
-/** Width of a text in the font of an element, in px. */
+/** Width of a text in a font, in px. */
 export function textWidth(text: string, font: string): number {
   ruler ??= h("canvas").getContext("2d");
   if (!ruler) return 7 * text.length;
@@ -14,11 +13,15 @@ export function textWidth(text: string, font: string): number {
   return ruler.measureText(text).width;
 }
 
-/** Room the labels of an axis need along their direction; names beyond `most` px are cut with an ellipsis. */
-export function labelRoom(labels: readonly string[], shown: readonly number[], font: string, most = LONGEST): number {
-  let widest = 0;
-  for (const i of shown) widest = Math.max(widest, textWidth(shortLabel(labels[i] ?? ""), font));
-  return Math.min(most, Math.ceil(widest) + 8);
+/** Room that those labels of an axis which fit at `cell` px each need; names beyond `most` px are cut. */
+export function labelRoom(labels: readonly string[], cell: number, font: string, most: number): number {
+  const widths = fitting(labels.length, cell).map((i) => textWidth(shortLabel(labels[i] ?? ""), font));
+  return Math.min(most, Math.ceil(Math.max(0, ...widths)) + 8);
+}
+
+/** Indices that get a label at `cell` px each. */
+function fitting(count: number, cell: number): number[] {
+  return thinned(count, cell, LINE);
 }
 
 export interface LabelLayout {
@@ -29,65 +32,57 @@ export interface LabelLayout {
   room: number;
 }
 
+export interface AxisLabels {
+  element: HTMLElement;
+  layout(layout: LabelLayout): void;
+  /** Whether a top axis lies flat, because its cells are wide enough. */
+  flat(): boolean;
+  /** Show the label of the hovered and of the pinned element over its neighbours. */
+  mark(hovered: number | undefined, pinned: number | undefined): void;
+}
+
 /** Labels along one side: "left" reads downwards, "top" upwards unless the cells are wide enough to lie flat. */
-export class AxisLabels {
-  readonly element: HTMLElement;
-  readonly #side: "left" | "top";
-  readonly #hovered = h("span", { class: "aw-lab aw-lab-hover", hidden: true });
-  readonly #pinned = h("span", { class: "aw-lab aw-lab-pin", hidden: true });
-  #layout: LabelLayout | null = null;
-  #flat = false;
+export function createLabels(side: "left" | "top"): AxisLabels {
+  const element = h(`div.aw-labs.aw-labs-${side}`, { "aria-hidden": "true" });
+  const hover = h("span.aw-lab.aw-lab-over");
+  const pin = h("span.aw-lab.aw-lab-over.aw-lab-pin");
+  let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
+  let flat = false;
 
-  constructor(side: "left" | "top") {
-    this.#side = side;
-    this.element = h("div", { class: `aw-labs aw-labs-${side}`, "aria-hidden": "true" });
-  }
-
-  /** Indices that get a label at `cell` px each. */
-  static shown(count: number, cell: number): number[] {
-    return thinned(count, cell, LINE);
-  }
-
-  layout(layout: LabelLayout): void {
-    this.#layout = layout;
-    const { labels, cell } = layout;
-    this.#flat = this.#side === "top" && layout.room <= cell + 2;
-    this.element.toggleAttribute("data-flat", this.#flat);
-    const spans = AxisLabels.shown(labels.length, cell).map((i) => this.#place(h("span", { class: "aw-lab" }), i));
-    this.element.replaceChildren(...spans, this.#pinned, this.#hovered);
-    this.#hovered.hidden = true;
-    this.#pinned.hidden = true;
-  }
-
-  /** Room a flat or upright top axis takes. */
-  get flat(): boolean {
-    return this.#flat;
-  }
-
-  #place(span: HTMLElement, i: number): HTMLElement {
-    const layout = this.#layout;
-    if (!layout) return span;
-    const { labels, special, cell, room } = layout;
+  const show = (span: HTMLElement, i = -1): HTMLElement => {
+    const { labels, special, cell, room } = now;
+    span.hidden = i < 0 || i >= labels.length;
+    if (span.hidden) return span;
     const text = shortLabel(labels[i] ?? "");
-    if (span.textContent !== text) span.textContent = text;
+    put(span, text);
     span.title = text;
     span.toggleAttribute("data-special", Boolean(special[i]));
-    const centre = (i + 0.5) * cell;
-    if (this.#flat) {
-      span.style.left = `${centre - cell / 2}px`;
-      span.style.width = `${cell}px`;
+    const { style } = span;
+    if (flat) {
+      style.left = `${i * cell}px`;
+      style.width = `${cell}px`;
     } else {
-      span.style[this.#side === "left" ? "top" : "left"] = `${centre - LINE / 2}px`;
-      span.style[this.#side === "left" ? "maxWidth" : "maxHeight"] = `${room}px`;
+      const upright = side === "left";
+      style[upright ? "top" : "left"] = `${(i + 0.5) * cell - LINE / 2}px`;
+      style[upright ? "maxWidth" : "maxHeight"] = `${room}px`;
     }
     return span;
-  }
+  };
 
-  /** Show the label of a hovered or pinned element over its neighbours; -1: none. */
-  mark(which: "hover" | "pin", i: number): void {
-    const span = which === "hover" ? this.#hovered : this.#pinned;
-    const hidden = i < 0 || !this.#layout || i >= this.#layout.labels.length;
-    span.hidden = hidden;
-    if (!hidden) this.#place(span, i);
-  }
+  return {
+    element,
+    flat: () => flat,
+    layout(layout) {
+      now = layout;
+      flat = side === "top" && layout.room <= layout.cell + 2;
+      element.toggleAttribute("data-flat", flat);
+      const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.aw-lab"), i));
+      for (const span of [hover, pin]) span.removeAttribute("style");
+      element.replaceChildren(...spans, show(pin), show(hover));
+    },
+    mark(hovered, pinned) {
+      show(hover, hovered);
+      show(pin, pinned);
+    },
+  };
 }

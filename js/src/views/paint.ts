@@ -12,16 +12,6 @@ export interface Matrix {
   causal: boolean;
 }
 
-/** Largest |code| of a tile. */
-export function peakCode(codes: Codes): number {
-  let top = 0;
-  for (let i = 0; i < codes.length; i += 1) {
-    const size = Math.abs(codes[i] as number);
-    if (size > top) top = size;
-  }
-  return top;
-}
-
 /** A matrix with blocks of `factor` x `factor` cells replaced by their largest |code|: peaks are never dropped. */
 export function maxPool(matrix: Matrix, factor: number): Matrix {
   if (factor <= 1) return matrix;

@@ -1,4 +1,4 @@
-/** What a token strip shows, as numbers: which row is read, on which scale, and how a value is printed. */
+/** What a token strip shows, as numbers: which row is read, and on which scale. */
 
 /** Anything that gives cell values: a decoded tile. */
 export interface Cells {
@@ -11,13 +11,6 @@ export interface Cells {
 export function rowOf(cells: Cells, row: number): Float32Array {
   const out = new Float32Array(cells.cols);
   for (let c = 0; c < cells.cols; c += 1) out[c] = cells.value(row, c);
-  return out;
-}
-
-/** One column of cells: what every query takes from that key. */
-export function columnOf(cells: Cells, col: number): Float32Array {
-  const out = new Float32Array(cells.rows);
-  for (let r = 0; r < cells.rows; r += 1) out[r] = cells.value(r, col);
   return out;
 }
 
@@ -37,12 +30,9 @@ export function meanReceived(cells: Cells): Float32Array {
 }
 
 /** Largest absolute finite value; 0 where there is none. */
-export function peak(values: ArrayLike<number>): number {
+export function peak(values: Iterable<number>): number {
   let top = 0;
-  for (let i = 0; i < values.length; i += 1) {
-    const v = Math.abs(values[i] as number);
-    if (v > top && Number.isFinite(v)) top = v;
-  }
+  for (const value of values) if (Number.isFinite(value)) top = Math.max(top, Math.abs(value));
   return top;
 }
 
@@ -50,26 +40,8 @@ export function peak(values: ArrayLike<number>): number {
  * The value that gets the full colour. `intensity` 0 is the row's peak; every step of 1 halves the top of the
  * scale, so that what stands behind a sink can be seen. Larger values keep the full colour.
  */
-export function topOfScale(values: ArrayLike<number>, intensity: number): number {
+export function topOfScale(values: Iterable<number>, intensity: number): number {
   return peak(values) / 2 ** intensity;
-}
-
-/** A value: four digits where it is exact, the two its encoding supports where it is not. */
-export function printed(value: number, exact: boolean): string {
-  if (Number.isNaN(value)) return "not a number";
-  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  if (value === 0) return "0";
-  const digits = exact ? 4 : 2;
-  const size = Math.abs(value);
-  const text =
-    size < 1e-4 || size >= 1e5 ? size.toExponential(digits - 1) : Number(size.toPrecision(digits)).toString();
-  return `${value < 0 ? "−" : ""}${text}`;
-}
-
-/** Short number for the end of a legend. */
-export function tick(value: number): string {
-  if (value === 0) return "0";
-  return value >= 1e5 || value < 1e-3 ? value.toExponential(1) : Number(value.toPrecision(2)).toString();
 }
 
 /** Whether labels carry their own spaces ("␣the", " the"); otherwise the strip sets a gap between elements. */

@@ -1,67 +1,67 @@
-/** The line under a heatmap: what is hovered and pinned, approximately from the tile or exactly from the kernel. */
-import { exactText } from "../codec.ts";
+/** Exact values, and the line under a heatmap: what is hovered and pinned, approximately or exactly. */
 import type { Tile, ViewContext } from "../context.ts";
 import { quoted } from "../dom.ts";
+import { printed } from "../numbers.ts";
 import type { Cell } from "../wire.ts";
+
+/** The exact row of the shown matrix if it is here; `ask` for it otherwise. */
+export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;
+
+/** Keeps the row that was asked for last. `arrived` is called when it came. */
+export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRows {
+  let here = "";
+  let values: Float32Array | undefined;
+  let asked = "";
+  const fetch = async (name: string, row: number): Promise<void> => {
+    asked = name;
+    const { source, layer, head } = ctx.resolved();
+    const found = await ctx.tiles.row(source.id, layer, head, row);
+    if (asked !== name || ctx.signal.aborted) return;
+    asked = ""; // without values: asked again when something changes
+    if (!found) return;
+    [here, values] = [name, found];
+    arrived();
+  };
+  return (row, ask) => {
+    const { source, layer, head } = ctx.resolved();
+    const name = [source.id, layer, head, row].join();
+    if (name === here) return values;
+    if (ask && asked !== name) void fetch(name, row);
+    return undefined;
+  };
+}
+
+/** Name of an element in a sentence. */
+export function nameOf(ctx: ViewContext, axis: string, i: number): string {
+  return quoted(ctx.axisOf(axis).labels, i, ctx.options.indexBase);
+}
 
 const whole = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
 
-export class CellReader {
-  readonly #ctx: ViewContext;
-  readonly #arrived: () => void;
-  #exact: { name: string; values: Float32Array } | null = null;
-  #asked = "";
-
-  /** `arrived` is called when exact values came. */
-  constructor(ctx: ViewContext, arrived: () => void) {
-    this.#ctx = ctx;
-    this.#arrived = arrived;
-  }
-
-  /** Words for the hovered and the pinned cell. A pin asks for its exact row. */
-  read(tile: Tile | null, hover: Cell | null, pinned: Cell | null): string {
-    if (pinned && pinned.query >= 0) this.#fetch(pinned.query);
-    const parts: string[] = [];
-    if (whole(pinned)) parts.push(`pinned ${this.#cell(tile, pinned)}`);
-    const same = hover?.query === pinned?.query && hover?.key === pinned?.key;
-    if (whole(hover) && !same) parts.push(this.#cell(tile, hover));
-    if (parts.length > 0) return parts.join(" · ");
-    const half = hover ?? pinned;
-    const source = this.#ctx.source();
-    if (half && half.query >= 0) return `query ${this.#name(source.query, half.query)}`;
-    if (half && half.key >= 0) return `key ${this.#name(source.key, half.key)}`;
-    return "Hover a cell to read it, click to pin it.";
-  }
-
-  #name(axis: string, i: number): string {
-    return quoted(this.#ctx.axisOf(axis).labels, i, this.#ctx.options.indexBase);
-  }
-
-  #cell(tile: Tile | null, { query, key }: Cell): string {
-    const source = this.#ctx.source();
-    const between = `${this.#name(source.query, query)} → ${this.#name(source.key, key)}`;
-    if (source.causal && tile?.meta.rows === tile?.meta.cols && key > query) return `${between}: masked, comes later`;
-    const exact = this.#exact?.name === this.#row(query) ? this.#exact.values[key] : undefined;
-    if (exact !== undefined) return `${between} = ${exactText(exact)}`;
+/** Words for the hovered and the pinned cell. A pin asks for its exact row. */
+export function cellWords(
+  ctx: ViewContext,
+  rows: ExactRows,
+  tile: Tile | null,
+  hover: Cell | null,
+  pinned: Cell | null,
+): string {
+  const source = ctx.source();
+  if (pinned && pinned.query >= 0) rows(pinned.query, true);
+  const words = ({ query, key }: Cell): string => {
+    const between = `${nameOf(ctx, source.query, query)} → ${nameOf(ctx, source.key, key)}`;
+    if (source.causal && tile?.rows === tile?.cols && key > query) return `${between}: masked, comes later`;
+    const exact = rows(query, false)?.[key];
+    if (exact !== undefined) return `${between} = ${printed(exact, true)}`;
     return tile ? `${between} ≈ ${tile.text(query, key)}` : between;
-  }
-
-  #row(row: number): string {
-    const { source, layer, head } = this.#ctx.resolved();
-    return `${source.id}|${layer}|${head}|${row}`;
-  }
-
-  #fetch(row: number): void {
-    const name = this.#row(row);
-    if (this.#exact?.name === name || this.#asked === name) return;
-    this.#asked = name;
-    const { source, layer, head } = this.#ctx.resolved();
-    void this.#ctx.tiles.row(source.id, layer, head, row).then((values) => {
-      if (this.#asked !== name || this.#ctx.signal.aborted) return;
-      this.#asked = ""; // without values: asked again when something changes
-      if (!values) return;
-      this.#exact = { name, values };
-      this.#arrived();
-    });
-  }
+  };
+  const parts: string[] = [];
+  if (whole(pinned)) parts.push(`pinned ${words(pinned)}`);
+  const same = hover?.query === pinned?.query && hover?.key === pinned?.key;
+  if (whole(hover) && !same) parts.push(words(hover));
+  if (parts.length > 0) return parts.join(" · ");
+  const half = hover ?? pinned;
+  if (half && half.query >= 0) return `query ${nameOf(ctx, source.query, half.query)}`;
+  if (half && half.key >= 0) return `key ${nameOf(ctx, source.key, half.key)}`;
+  return "Hover a cell to read it, click to pin it.";
 }

@@ -1,81 +1,67 @@
 /** The colour scale that stands beside every picture: its ramp, its range in numbers, and what one may change. */
 import { type MapName, type Mode, rampCss, valueAt } from "../colour.ts";
-import { guardKeys, h } from "../dom.ts";
+import { h, on, put } from "../dom.ts";
+import { tickText } from "../numbers.ts";
 
 export interface ScaleState {
   map: MapName;
-  mode: Mode;
   range: readonly [number, number];
   /** What the numbers are, after the ramp: "share of the row". */
   words: string;
+  /** Button that switches to a common range: its text, and what a click does. Null: there is no choice. */
+  button: readonly [string, string] | null;
 }
 
-/** A tick: two digits, no noise. */
-export function tickText(value: number): string {
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  const text =
-    size >= 1e4 || size < 1e-3 ? size.toExponential(0).replace("e+", "e") : String(Number(size.toPrecision(2)));
-  return value < 0 ? `−${text}` : text;
-}
-
-/** The smallest number of one digit and a half (1, 1.5, 2, 3, 5, 7 times a power of ten) not below `value`. */
-export function roundUp(value: number): number {
-  if (!(value > 0)) return 0;
-  const power = 10 ** Math.floor(Math.log10(value));
-  const step = [1, 1.5, 2, 3, 5, 7, 10].find((m) => m * power >= value * (1 - 1e-9)) ?? 10;
-  return Number((step * power).toPrecision(2));
+export interface ColourScale {
+  element: HTMLElement;
+  mode(): Mode;
+  /** Whether one range is used for everything. */
+  common(): boolean;
+  show(state: ScaleState): void;
 }
 
 const MODES: Record<Mode, string> = { sqrt: "√ scale", linear: "linear", log: "log scale" };
 
-/** A colour scale. `modes` adds the choice of scale; `controls` are put at its end. */
-export class ColourScale {
-  readonly element: HTMLElement;
-  readonly #ramp = h("span", { class: "aw-ramp", "aria-hidden": "true" });
-  readonly #ticks = [h("span"), h("span"), h("span")];
-  readonly #words = h("span", { class: "aw-scale-words" });
-  readonly #mode: HTMLSelectElement | null;
-  #drawn = "";
-
-  constructor(signal: AbortSignal, onMode: ((mode: Mode) => void) | null, ...controls: HTMLElement[]) {
-    const ticks = h("span", { class: "aw-ticks" }, ...this.#ticks);
-    this.#mode = onMode
-      ? h(
-          "select",
-          { class: "aw-select", "aria-label": "colour scale" },
-          ...Object.entries(MODES).map(([value, name]) => h("option", { value }, name)),
-        )
-      : null;
-    if (this.#mode && onMode) {
-      const select = this.#mode;
-      guardKeys(select, signal);
-      select.addEventListener("change", () => onMode(select.value as Mode), { signal });
-    }
-    this.element = h(
-      "div",
-      { class: "aw-scale" },
-      h("span", { class: "aw-scale-bar" }, this.#ramp, ticks),
-      this.#words,
-      ...(this.#mode ? [this.#mode] : []),
-      ...controls,
-    );
-  }
-
-  show(state: ScaleState): void {
-    const { map, mode, range, words } = state;
-    const name = `${map} ${mode} ${range} ${words}`;
-    if (name === this.#drawn) return;
-    this.#drawn = name;
-    this.#ramp.style.background = rampCss(map);
-    const middle = range[0] < 0 ? 0 : valueAt(0.5, range, mode);
-    const [low, mid, high] = this.#ticks;
-    if (low)
-      low.textContent =
-        mode === "log" && range[0] >= 0 ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]);
-    if (mid) mid.textContent = tickText(middle);
-    if (high) high.textContent = tickText(range[1]);
-    this.#words.textContent = words;
-    if (this.#mode) this.#mode.value = mode;
-  }
+/** A square-root scale; `modes` offers others. `changed` is called when the user chooses. */
+export function createScale(signal: AbortSignal, modes: boolean, changed: () => void): ColourScale {
+  let mode: Mode = "sqrt";
+  let common = false;
+  const ramp = h("span.aw-ramp", { "aria-hidden": "true" });
+  const [low, middle, high, words] = [h("span"), h("span"), h("span"), h("span")];
+  const options = Object.entries(MODES).map(([value, name]) => h("option", { value }, name));
+  const select = h("select.aw-button", { "aria-label": "colour scale" }, ...options);
+  const button = h("button.aw-button", { type: "button" });
+  select.hidden = !modes;
+  on(select, signal, {
+    change() {
+      mode = select.value as Mode;
+      changed();
+    },
+  });
+  on(button, signal, {
+    click() {
+      common = !common;
+      changed();
+    },
+  });
+  const bar = h("span.aw-scale-bar", ramp, h("span.aw-ticks", low, middle, high));
+  return {
+    element: h("div.aw-row", bar, words, select, button),
+    mode: () => mode,
+    common: () => common,
+    show(state) {
+      const { map, range } = state;
+      ramp.style.background = rampCss(map);
+      const isLog = mode === "log" && range[0] >= 0;
+      put(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
+      put(middle, tickText(range[0] < 0 ? 0 : valueAt(0.5, range, mode)));
+      put(high, tickText(range[1]));
+      put(words, state.words);
+      button.hidden = !state.button;
+      if (!state.button) return;
+      put(button, state.button[0]);
+      button.title = state.button[1];
+      button.ariaPressed = String(common);
+    },
+  };
 }

@@ -1,7 +1,11 @@
 /** Moving through layers, heads and units: what a key or a button does to the shared selection. */
 
 import type { ViewContext } from "../context.ts";
+import type { KeyHandlers } from "../dom.ts";
 import type { Header, HeadKey, Source } from "../wire.ts";
+
+/** Layers with gaps are listed up to this number. */
+const MOST_LISTED = 6;
 
 /** Select the layer `by` places further among the layers the source has; stops at both ends. */
 export function moveLayer(ctx: ViewContext, by: number): void {
@@ -9,6 +13,25 @@ export function moveLayer(ctx: ViewContext, by: number): void {
   const at = source.layers.indexOf(layer) + by;
   const next = source.layers[Math.max(0, Math.min(source.layers.length - 1, at))];
   if (next !== undefined && next !== layer) ctx.selection.set({ layer: next });
+}
+
+/** Select the head `by` places further. */
+export function moveHead(ctx: ViewContext, by: number): void {
+  const { source, head } = ctx.resolved();
+  if (source.heads) ctx.selection.set({ head: nextHead(source, head, by) });
+}
+
+/** What the keys do in every picture. */
+export function navigation(ctx: ViewContext): KeyHandlers {
+  return {
+    ArrowUp: () => moveLayer(ctx, -1),
+    ArrowDown: () => moveLayer(ctx, 1),
+    ArrowLeft: () => moveHead(ctx, -1),
+    ArrowRight: () => moveHead(ctx, 1),
+    Home: () => moveLayer(ctx, -Infinity),
+    End: () => moveLayer(ctx, Infinity),
+    Escape: () => ctx.selection.pin(null),
+  };
 }
 
 /** What the head control offers, in order: reductions first, then every head. */
@@ -29,15 +52,13 @@ export function headWords(ctx: ViewContext, head: HeadKey): string {
   return head === "-" ? "" : `head ${ctx.headName(head)}`;
 }
 
-/** "layer 3 of 6 · head 7"; where layers are left out, "layer 7 (2nd of 3 kept)". */
+/** "layer 3 (0–5) · head 7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
 export function whereWords(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
-  const count = source.layers.length;
-  const at = source.layers.indexOf(layer);
-  const whole = source.layers.every((l, i) => l === i);
-  const where = whole
-    ? `layer ${ctx.layerName(layer)} of ${count}`
-    : `layer ${ctx.layerName(layer)} (number ${at + 1} of ${count})`;
+  const names = source.layers.map((l) => ctx.layerName(l));
+  const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
+  const all = gapless || names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
+  const where = `layer ${ctx.layerName(layer)}${names.length > 1 ? ` (${all})` : ""}`;
   const heads = headWords(ctx, head);
   return heads === "" ? where : `${where} · ${heads}`;
 }
@@ -52,12 +73,12 @@ export function unitsOf(header: Header, source: Source, allowed: readonly string
 }
 
 /** Methods the store has, with their titles, restricted to `allowed` unless that is empty. */
-export function methodsOf(header: Header, allowed: readonly string[]): { method: string; title: string }[] {
+export function methodsOf(header: Header, allowed: readonly string[]): { value: string; label: string }[] {
   const found = new Map<string, string>();
   for (const { method, title } of header.sources) {
     if (!found.has(method) && (allowed.length === 0 || allowed.includes(method))) found.set(method, title);
   }
-  return [...found].map(([method, title]) => ({ method, title }));
+  return [...found].map(([value, label]) => ({ value, label }));
 }
 
 /** Streams of a method, in the store's order. */

@@ -4,9 +4,8 @@
  * readable on all of them (WCAG contrast >= 4.5, held by a test).
  */
 
+import type { Rgb } from "../colour.ts";
 import type { Theme } from "../context.ts";
-
-export type Rgb = readonly [number, number, number];
 
 /** Text colour over the strip. Fixed per theme: recolouring never touches the text nodes. */
 export const INK: Record<Theme, Rgb> = { light: [27, 27, 27], dark: [242, 242, 242] };
@@ -37,19 +36,4 @@ export function gradient(theme: Theme, signed: boolean): string {
     stops.push(shade(t, theme) || "transparent");
   }
   return `linear-gradient(90deg, ${stops.join(", ")})`;
-}
-
-/** Relative luminance (WCAG 2) of an sRGB colour in 0..255. */
-export function luminance([r, g, b]: Rgb): number {
-  const linear = (channel: number): number => {
-    const c = channel / 255;
-    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  };
-  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-}
-
-/** Contrast ratio (WCAG 2) of two colours, from 1 to 21. */
-export function contrast(a: Rgb, b: Rgb): number {
-  const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y) as [number, number];
-  return (high + 0.05) / (low + 0.05);
 }

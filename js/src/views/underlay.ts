@@ -4,6 +4,8 @@
  * `LAZY_ABOVE` elements are measured and painted chunk by chunk as they come into sight.
  */
 
+import { atEnd, h, onResize } from "../dom.ts";
+
 export const LAZY_ABOVE = 2048;
 export const CHUNK = 1024;
 /** Longest side of a canvas that every browser takes. */
@@ -28,103 +30,92 @@ interface Sheet extends Chunk {
   visible: boolean;
 }
 
-export class Underlay {
-  readonly #sheets: Sheet[];
-  readonly #strip: HTMLElement;
-  #shade: (index: number) => string = () => "";
-  #size = "";
-  #frame = 0;
-
-  /** Puts one canvas for each chunk into `layer`, which lies under the text of `strip`. Dies with `signal`. */
-  constructor(strip: HTMLElement, layer: HTMLElement, chunks: readonly Chunk[], signal: AbortSignal) {
-    this.#strip = strip;
-    const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
-    const lazy = count > LAZY_ABOVE && typeof IntersectionObserver === "function";
-    this.#sheets = chunks.map((chunk) => {
-      const canvas = strip.ownerDocument.createElement("canvas");
-      layer.append(canvas);
-      const empty = { boxes: new Float32Array(0), owners: new Uint32Array(0), scale: 1 };
-      return { ...chunk, canvas, ...empty, measured: false, visible: !lazy };
-    });
-    // Only widths and heights of the strip itself are watched; canvases lie outside the flow, so nothing feeds back.
-    const resized = new ResizeObserver((entries) => {
-      const box = entries[entries.length - 1]?.contentRect;
-      const size = `${Math.round(box?.width ?? 0)}x${Math.round(box?.height ?? 0)}`;
-      if (size === this.#size) return;
-      this.#size = size;
-      this.remeasure();
-    });
-    resized.observe(strip);
-    const seen = lazy
-      ? new IntersectionObserver(
-          (entries) => {
-            for (const entry of entries) {
-              const sheet = this.#sheets.find((s) => s.holder === entry.target);
-              if (sheet) sheet.visible = entry.isIntersecting;
-            }
-            this.#later();
-          },
-          { rootMargin: "300px 0px" },
-        )
-      : null;
-    for (const sheet of this.#sheets) seen?.observe(sheet.holder);
-    signal.addEventListener("abort", () => {
-      resized.disconnect();
-      seen?.disconnect();
-      cancelAnimationFrame(this.#frame);
-    });
-  }
-
+export interface Underlay {
   /** Colours every element with the CSS colour `shade` gives for its index ("" for none). */
-  paint(shade: (index: number) => string): void {
-    this.#shade = shade;
-    this.#draw();
-  }
+  paint(shade: (index: number) => string): void;
+}
 
-  /** Measures again before the next frame, as after a change of width or fonts. */
-  remeasure(): void {
-    for (const sheet of this.#sheets) sheet.measured = false;
-    this.#later();
-  }
+/** Puts one canvas for each chunk into `layer`, which lies under the text of `strip`. Dies with `signal`. */
+export function createUnderlay(
+  strip: HTMLElement,
+  layer: HTMLElement,
+  chunks: readonly Chunk[],
+  signal: AbortSignal,
+): Underlay {
+  let shade: (index: number) => string = () => "";
+  let size = "";
+  let frame = 0;
+  const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
+  const lazy = count > LAZY_ABOVE;
+  const sheets = chunks.map((chunk): Sheet => {
+    const canvas = h("canvas");
+    layer.append(canvas);
+    const empty = { boxes: new Float32Array(0), owners: new Uint32Array(0), scale: 1 };
+    return { ...chunk, canvas, ...empty, measured: false, visible: !lazy };
+  });
 
-  #later(): void {
-    cancelAnimationFrame(this.#frame);
-    this.#frame = requestAnimationFrame(() => this.#draw());
-  }
-
-  #draw(): void {
-    const shown = this.#sheets.filter((sheet) => sheet.visible);
+  const draw = (): void => {
+    const shown = sheets.filter((sheet) => sheet.visible);
     // All reading of layout comes before all writing.
     const stale = shown.filter((sheet) => !sheet.measured);
     if (stale.length > 0) {
-      const origin = this.#strip.getBoundingClientRect();
+      const origin = strip.getBoundingClientRect();
       if (origin.width === 0) return;
       const areas = stale.map((sheet) => measure(sheet, origin));
-      for (const [i, sheet] of stale.entries()) place(sheet, areas[i] as Area);
+      for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
     }
-    for (const sheet of shown) this.#fill(sheet);
-  }
+    for (const sheet of shown) fill(sheet, shade);
+  };
+  const later = (): void => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(draw);
+  };
 
-  #fill(sheet: Sheet): void {
-    const pen = sheet.canvas.getContext("2d");
-    if (!pen) return;
-    const { boxes, owners, scale } = sheet;
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, sheet.canvas.width, sheet.canvas.height);
-    for (let i = 0; i < owners.length; i += 1) {
-      const colour = this.#shade(owners[i] as number);
-      if (colour === "") continue;
-      pen.fillStyle = colour;
-      pen.beginPath();
-      pen.roundRect(
-        (boxes[4 * i] as number) + 0.5,
-        boxes[4 * i + 1] as number,
-        Math.max(1, (boxes[4 * i + 2] as number) - 1),
-        boxes[4 * i + 3] as number,
-        3,
-      );
-      pen.fill();
-    }
+  // Only widths and heights of the strip itself are watched; canvases lie outside the flow, so nothing feeds back.
+  const look = (box: DOMRectReadOnly): void => {
+    const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
+    if (now === size) return;
+    size = now;
+    for (const sheet of sheets) sheet.measured = false;
+    later();
+  };
+  onResize(strip, look, signal);
+  if (lazy) {
+    const seen = new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) {
+          const sheet = sheets.find((s) => s.holder === entry.target);
+          if (sheet) sheet.visible = entry.isIntersecting;
+        }
+        later();
+      },
+      { rootMargin: "300px 0px" },
+    );
+    for (const sheet of sheets) seen.observe(sheet.holder);
+    atEnd(signal, () => seen.disconnect());
+  }
+  atEnd(signal, () => cancelAnimationFrame(frame));
+  return {
+    paint(colours) {
+      shade = colours;
+      draw();
+    },
+  };
+}
+
+function fill({ canvas, boxes, owners, scale }: Sheet, shade: (index: number) => string): void {
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  for (const [i, owner] of owners.entries()) {
+    const colour = shade(owner);
+    if (colour === "") continue;
+    const [x = 0, y = 0, width = 0, height = 0] = boxes.subarray(4 * i);
+    pen.fillStyle = colour;
+    pen.beginPath();
+    pen.roundRect(x + 0.5, y, Math.max(1, width - 1), height, 3);
+    pen.fill();
   }
 }
 
@@ -161,14 +152,11 @@ function measure(sheet: Sheet, origin: DOMRect): Area {
   return { x: left, y: top, width: Math.ceil(right - left) + 1, height: Math.ceil(bottom - top) + 1 };
 }
 
-function place(sheet: Sheet, area: Area): void {
+function position(sheet: Sheet, area: Area): void {
   const { canvas } = sheet;
-  const density = globalThis.devicePixelRatio || 1;
-  sheet.scale = Math.min(density, LONGEST / area.height, LONGEST / area.width);
-  canvas.width = Math.max(1, Math.round(area.width * sheet.scale));
-  canvas.height = Math.max(1, Math.round(area.height * sheet.scale));
-  canvas.style.left = `${area.x}px`;
-  canvas.style.top = `${area.y}px`;
-  canvas.style.width = `${area.width}px`;
-  canvas.style.height = `${area.height}px`;
+  const { x, y, width, height } = area;
+  sheet.scale = Math.min(globalThis.devicePixelRatio || 1, LONGEST / height, LONGEST / width);
+  canvas.width = Math.max(1, Math.round(width * sheet.scale));
+  canvas.height = Math.max(1, Math.round(height * sheet.scale));
+  canvas.style.cssText = `left: ${x}px; top: ${y}px; width: ${width}px; height: ${height}px`;
 }

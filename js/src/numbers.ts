@@ -1,0 +1,40 @@
+/** Numbers as people read them: no more digits than are meant, and a minus that is one. */
+
+function signed(value: number, text: string): string {
+  return value < 0 ? `−${text}` : text;
+}
+
+/** A value: four digits where it is exact, the two its encoding supports where it is not. */
+export function printed(value: number, exact: boolean): string {
+  if (Number.isNaN(value)) return "not a number";
+  const digits = exact ? 4 : 2;
+  const size = Math.abs(value);
+  if (size === Infinity) return signed(value, "∞");
+  const plain = value === 0 || (size >= 1e-4 && size < 1e5);
+  return signed(value, plain ? String(Number(size.toPrecision(digits))) : size.toExponential(digits - 1));
+}
+
+/** A number with the digits that an error of `error` leaves standing; at least one significant digit. */
+export function withinError(value: number, error: number): string {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size < 1e-4 || size >= 1e6) return signed(value, size.toExponential(size < 1e-4 ? 0 : 1));
+  const decimals = error > 0 ? Math.floor(-Math.log10(error)) : 6;
+  const leading = Math.ceil(-Math.log10(size));
+  return signed(value, size.toFixed(Math.max(0, Math.min(8, Math.max(decimals, leading)))));
+}
+
+/** A number on a scale: two digits, no noise. */
+export function tickText(value: number): string {
+  const size = Number(Math.abs(value).toPrecision(2));
+  const plain = size === 0 || (size < 1e4 && size >= 1e-3);
+  return signed(value, plain ? String(size) : size.toExponential().replace("+", ""));
+}
+
+/** The smallest number of one digit and a half (1, 1.5, 2, 3, 5, 7 times a power of ten) not below `value`. */
+export function roundUp(value: number): number {
+  if (!(value > 0)) return 0;
+  const power = 10 ** Math.floor(Math.log10(value));
+  const step = [1, 1.5, 2, 3, 5, 7].find((m) => m * power >= value * (1 - 1e-9)) ?? 10;
+  return Number((step * power).toPrecision(2));
+}
