@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnwidgets.demo import demo_model
     from attnwidgets.explanations.attention import attention
+    from attnwidgets.explanations.attention_flow import attention_flow
     from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.registry import explain, methods
     from attnwidgets.explanations.rollout import rollout
+    from attnwidgets.explanations.value_zeroing import value_zeroing
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
     from attnwidgets.tracing.given import from_attentions
@@ -48,6 +51,9 @@ _HOMES = {
     "Unit": "tracing.units",
     "attention": "explanations.attention",
     "rollout": "explanations.rollout",
+    "attention_flow": "explanations.attention_flow",
+    "value_zeroing": "explanations.value_zeroing",
+    "hidden_token_attribution": "explanations.hidden_token_attribution",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "MixingMap": "explanations.mixing_map",
@@ -77,16 +83,19 @@ __all__ = [
     "Trace",
     "Unit",
     "attention",
+    "attention_flow",
     "demo_model",
     "explain",
     "explore",
     "from_attentions",
+    "hidden_token_attribution",
     "link",
     "load",
     "methods",
     "rollout",
     "to_html",
     "trace",
+    "value_zeroing",
 ]
 
 

@@ -1,0 +1,267 @@
+"""Value zeroing: how far each token's output moves when another token's value is taken away.
+
+Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.aggregation import check_partition, keeps_order
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.selecting import listed, pick
+from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.tracing.rerun import RecordedBlocks, Run
+    from attnwidgets.tracing.units import TokenAxis, Unit
+
+PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
+
+DISTANCES = ("cosine", "euclidean", "cosine_5_decimals")
+_CHUNK_BYTES = 128_000_000
+_ROUNDING = 8  # Relative change of an output, in units of its precision, below which nothing is known ...
+_UNREAD = 1000  # ... and, for a token that no head reads, below which it is rounding of another batch size.
+
+
+@method(
+    "value_zeroing",
+    paper=PAPER,
+    needs="the model, with its attention recorded",
+    returns="MixingMap [layer, query, key]",
+    cost="each layer once per token (or span), in batches",
+)
+def value_zeroing(
+    trace: TraceLike,
+    *,
+    unit: str | Unit | tuple[Unit, Unit] | None = None,
+    distance: Literal["cosine", "euclidean", "cosine_5_decimals"] = "cosine",
+    reduce: Literal["mean", "max"] = "mean",
+    normalize: bool = True,
+    stream: str | None = None,
+    layers: int | Iterable[int] | slice | None = None,
+    final_norm: bool = False,
+    chunk: int | None = None,
+) -> MixingMap:
+    """How far each token's output moves when another token's value is zeroed.
+
+    In every layer and for every token j, the value vectors of j are set to zero in all heads after the
+    softmax, the block is computed again from its recorded input, and S[i, j] is the distance of token i's
+    output from what it was (the paper's equations 3 and 4). The residual connection of j stays, so the
+    diagonal is not large. Rows are divided by their sums.
+
+    It needs no knowledge of the architecture: the block is called again, on copies of its input, through
+    the model's own code. The model is run once more when the map is made, and a layer's copies when that
+    layer is first asked for; the model comes back as it was. A model changed in between is noticed.
+
+    Cosine distances go down to 1e-10, where 1 - cos is noise in float32 (errors up to 0.33 after
+    normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2 in float64 (float32 where the device has
+    no other). A layer in half precision is computed in float32 from its half-precision input.
+
+    Args:
+        trace: What `aw.trace` returned.
+        unit: What is zeroed at once: tokens by default; a unit's name ("word", "sentence") or a Unit zeroes
+            all tokens of an element jointly, which is not the sum over its tokens. A pair of Units (query,
+            key) serves "cross".
+        distance: "cosine", "euclidean", or "cosine_5_decimals": 1 - cos rounded to five decimals, as the
+            context-mixing toolkit does for GPT-2, to compare with its numbers.
+        reduce: How the distances of a unit's tokens become those of its row: "mean" or "max"; before rows
+            are normalised.
+        normalize: Whether rows are divided by their sums. A row in which nothing moves the output by more
+            than rounding stays zero.
+        stream: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise. Each
+            zeroes values in its own attention only, and compares the outputs of the whole block.
+        layers: Some layers by number; all by default.
+        final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
+            Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
+        chunk: How many copies run at once; chosen for about 128 MB by default.
+
+    Returns:
+        A lazy map [layer, query, key] in the unit asked for: rows are the tokens that are affected, columns
+        those whose value is zeroed. Exactly zero where no head reads the key, as above the diagonal of
+        causal models. For rollout use `aw.rollout(map, residual=None)`: the residual is in it already.
+
+    Raises:
+        UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError).
+        ValueError: For an unknown stream, unit, distance or reduction, a chunk below 1, `final_norm` in a
+            model without one, or NaN inside the model (the message names the first layer).
+        IndexError: Where the model has no such layer.
+    """
+    require_trace(trace, "value_zeroing")
+    _check("distance", distance, DISTANCES)
+    _check("reduce", reduce, ("mean", "max"))
+    if chunk is not None and chunk < 1:
+        message = f"chunk must be at least 1, not {chunk}."
+        raise ValueError(message)
+    stream = resolve_stream(trace, stream)
+    query, key, name = _axes(*trace.axes(stream), unit)
+    numbers = tuple(range(trace.n_layers(stream)))
+    chosen = numbers if layers is None else pick(layers, numbers, "layer")
+
+    from attnwidgets.tracing.rerun import capture
+
+    blocks = capture(trace, stream, "value_zeroing")  # type: ignore[arg-type]  # a Trace; others are refused there
+    normed = final_norm and numbers[-1] in chosen
+    if normed:
+        blocks.after_final_norm(blocks.layers[-1].output[:, :1])
+
+    def layer_of(number: int) -> NDArray[np.float64]:
+        after = blocks.after_final_norm if normed and number == numbers[-1] else None
+        raw, floor = _distances(blocks, number, key.units[name], distance, chunk, after)
+        rows = _reduced(raw, query.units[name], reduce)
+        return _shares(rows, _reduced(floor[:, None], query.units[name], "max")) if normalize else rows
+
+    options = {"distance": distance, "normalize": normalize, "final_norm": final_norm, "unit": name}
+    if name != next(iter(query.units)):
+        options["reduce"] = reduce
+    return MixingMap.lazy(
+        layer_of,
+        query=query,
+        key=key,
+        layers=chosen,
+        unit=name,
+        causal=trace.is_causal(stream) and keeps_order(query.units[name], key.units[name]),
+        stochastic=normalize,
+        **carried(trace, stream, "value_zeroing", paper=PAPER, options=options),
+    )
+
+
+def _check(name: str, value: str, taken: tuple[str, ...]) -> None:
+    if value not in taken:
+        near = suggest(str(value), taken)
+        message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
+        raise ValueError(message)
+
+
+def _axes(
+    query: TokenAxis, key: TokenAxis, unit: str | Unit | tuple[Unit, Unit] | None
+) -> tuple[TokenAxis, TokenAxis, str]:
+    """Return the axes with the unit that is meant on both, and its name."""
+    if unit is None:
+        return query, key, next(iter(query.units))
+    if isinstance(unit, str):
+        if unit not in query.units or unit not in key.units:
+            offered = [name for name in query.units if name in key.units]
+            message = f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
+            raise ValueError(message)
+        return query, key, unit
+    pair = unit if isinstance(unit, tuple) else (unit, unit)
+    if pair[0].name != pair[1].name:
+        message = f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}."
+        raise ValueError(message)
+    extended = []
+    for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
+        check_partition(own, len(axis), side)
+        extended.append(dataclasses.replace(axis, units={**axis.units, own.name: own}))
+    same = key is query and pair[0] == pair[1]
+    return extended[0], extended[0] if same else extended[1], pair[0].name
+
+
+def _distances(
+    blocks: RecordedBlocks,
+    number: int,
+    unit: Unit,
+    distance: str,
+    chunk: int | None,
+    after: Callable[[Tensor], Tensor] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return distances [query token, element of `unit`], and per query the ones that rounding makes."""
+    import torch
+    from tqdm.auto import tqdm
+
+    from attnwidgets.tracing.rerun import require_same
+
+    block = blocks.layers[number]
+    spans = unit.spans
+    result = np.zeros((block.output.shape[1], len(spans)))
+    with blocks.ready(number) as run:
+        plain, read = _baseline(run)
+        require_same(block, plain, "value_zeroing")
+        reference = _final(plain, after)[0]
+        members = torch.zeros(len(spans), read.shape[1], dtype=torch.bool, device=read.device)
+        for element, span in enumerate(spans):
+            members[element, list(span)] = True
+        size = chunk or blocks.copies_within(number, _CHUNK_BYTES)
+        starts = range(0, len(spans), size)
+        for start in tqdm(starts, desc=f"value zeroing, layer {number}", delay=1, leave=False):
+            zeroed = members[start : start + size]
+
+            def zero(weights: Tensor, values: Tensor, zeroed: Tensor = zeroed) -> tuple[Tensor, Tensor]:
+                return weights, values.masked_fill(zeroed[:, None, :, None], 0.0)
+
+            states = _final(run(len(zeroed), zero), after)
+            result[:, start : start + len(zeroed)] = _apart(states, reference, distance).T.cpu().numpy()
+        eps = float(torch.finfo(plain.dtype).eps)
+        unread = (read.double() @ members.T.double() == 0).cpu().numpy()
+    # As distances: cosine grows with the square of the relative change, euclidean with the change itself.
+    if distance == "euclidean":
+        lengths = reference.norm(dim=-1).cpu().numpy()
+        noise, floor = _UNREAD * eps * lengths, _ROUNDING * eps * lengths
+    else:
+        noise, floor = (np.full(len(result), 0.5 * (times * eps) ** 2) for times in (_UNREAD, _ROUNDING))
+    result[unread & (result <= noise[:, None])] = 0.0
+    return result, floor
+
+
+def _baseline(run: Run) -> tuple[Tensor, Tensor]:
+    """Return the untouched output [1, query, width], and whether any head reads a key [query, key]."""
+    seen: list[Tensor] = []
+
+    def look(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append((weights[0] != 0).any(dim=0))
+        return weights, values
+
+    plain = run(1, look)
+    return plain, seen[0]
+
+
+def _final(states: Tensor, after: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """Return states after the final norm, if any, in the highest precision of their device."""
+    if after is not None:
+        states = after(states)
+    return states.float() if states.device.type == "mps" else states.double()
+
+
+def _apart(states: Tensor, reference: Tensor, distance: str) -> Tensor:
+    """Return the distance [copy, query] of states [copy, query, width] from `reference` [query, width]."""
+    if distance == "euclidean":
+        lengths: Tensor = (states - reference).norm(dim=-1)
+        return lengths
+    tiny = 1e-30  # a state of zeros has no direction; its distance to itself is zero
+
+    def unit(vectors: Tensor) -> Tensor:
+        directions: Tensor = vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(tiny)
+        return directions
+
+    half: Tensor = 0.5 * (unit(states) - unit(reference)).square().sum(dim=-1)
+    # half = 1 - cos up to rounding, but exact where 1 - cos is not.
+    return 1.0 - (1.0 - half).round(decimals=5) if distance == "cosine_5_decimals" else half
+
+
+def _reduced(rows: NDArray[np.float64], unit: Unit, how: str) -> NDArray[np.float64]:
+    """Reduce token rows [token, element] to rows of a unit; an element without tokens gives zeros."""
+    if all(span == (token,) for token, span in enumerate(unit.spans)):
+        return rows
+    result: NDArray[np.float64] = np.zeros((len(unit.spans), rows.shape[1]))
+    for element, span in enumerate(unit.spans):
+        if span:
+            result[element] = rows[list(span)].mean(axis=0) if how == "mean" else rows[list(span)].max(axis=0)
+    return result
+
+
+def _shares(rows: NDArray[np.float64], floor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide rows by their sums; rows that do not rise above `floor` [row, 1] become zero."""
+    known = rows.max(axis=1, keepdims=True, initial=0.0) > floor
+    totals = rows.sum(axis=1, keepdims=True)
+    shares: NDArray[np.float64] = np.divide(rows, totals, out=np.zeros_like(rows), where=known & (totals > 0))
+    return shares
