@@ -11,6 +11,7 @@ after `--limit` seconds has failed, and longer texts are not tried on it.
 from __future__ import annotations
 
 import argparse
+import base64
 import datetime as dt
 import json
 import os
@@ -34,13 +35,13 @@ SENTENCE = "The electroencephalographer read the trace before she spoke, and the
 
 # What has to be on the page for it to be painted.
 LINES = "() => document.querySelector('svg line')"
-PIXELS = """() => [...document.querySelectorAll('.aw-view canvas')].some((canvas) => canvas.width > 1
-  && canvas.height > 1
-  && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean))"""
+PIXELS = """() => { const maps = [...document.querySelectorAll('.aw-view .aw-atlas, .aw-view .aw-cells')];
+  return maps.length > 0 && maps.every((canvas) => canvas.width > 1 && canvas.getContext('2d')
+    .getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)); }"""
 
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
-AW_LAYER = """() => { const slider = document.querySelector('.aw-view input[type=range]');
+AW_LAYER = """() => { const slider = document.querySelector('.aw-view input[aria-label=layer]');
   slider.value = '3'; slider.dispatchEvent(new Event('input', {bubbles: true})); }"""
 BERTVIZ_LAYER = """() => { const select = document.querySelector('#layer');
   select.value = '3'; select.dispatchEvent(new Event('change', {bubbles: true})); }"""
@@ -64,7 +65,7 @@ class Row:
 
 def text_of(tokenizer: Any, tokens: int) -> str:
     """A text that the tokenizer turns into exactly this many tokens, specials included."""
-    ids = tokenizer(SENTENCE * 40, add_special_tokens=False)["input_ids"]
+    ids = tokenizer(SENTENCE * (tokens // 10), add_special_tokens=False, verbose=False)["input_ids"]
     for length in range(tokens - 2, 0, -1):
         text = str(tokenizer.decode(ids[:length]))
         if len(tokenizer(text)["input_ids"]) == tokens:
@@ -87,7 +88,8 @@ def in_browser(row: Row, path: Path, mark: str, action: str, scripts: dict[str, 
                 row.failure = f"asked for {page.asked[0]}"
             row.change = change_layer(page, action)
     except Error as error:
-        row.failure = "no paint in time" if "imeout" in type(error).__name__ else "the page crashed"
+        late = "imeout" in type(error).__name__
+        row.failure = f"more than {limit:.0f} s" if late else str(error).splitlines()[0]
 
 
 def change_layer(page: Page, action: str) -> Cost | None:
@@ -105,14 +107,14 @@ def bertviz_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) 
     show: Callable[..., Any] = getattr(bertviz, view)
     start = time.perf_counter()
     html = show(tensors, tokens, html_action="return").data
-    seconds = time.perf_counter() - start
+    taken = time.perf_counter() - start
     path = folder / f"{view}-{len(tokens)}.html"
     path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
     values = len(tensors) * tensors[0].numel()
     sent = path.stat().st_size
     # In a notebook file the same text stands as a JSON string.
     saved = len(json.dumps(html)) if sent < 300e6 else sent
-    return Row(f"bertviz {view}", len(tokens), values, sent, seconds, saved), path
+    return Row(f"bertviz {view}", len(tokens), values, sent, taken, saved), path
 
 
 def attnwidgets_row(view: str, attention: Any, folder: Path) -> tuple[Row, Path]:
@@ -124,20 +126,25 @@ def attnwidgets_row(view: str, attention: Any, folder: Path) -> tuple[Row, Path]
     start = time.perf_counter()
     shown = getattr(aw, view)(attention)
     state = dependency_state([shown], drop_defaults=False)
-    seconds = time.perf_counter() - start
-    sent = state_bytes(state)
+    taken = time.perf_counter() - start
     path = folder / f"{view}-{len(attention.query_labels)}.html"
     shown.to_html(path)
-    values = (
-        attention.n_layers * len(attention.heads) * len(attention.query_labels) * len(attention.key_labels)
-    )
-    row = Row(f"attnwidgets {view}", len(attention.query_labels), values, sent, seconds, sent)
+    tokens = len(attention.query_labels)
+    values = attention.n_layers * attention.layer(attention.layers[0]).size
+    row = Row(f"attnwidgets {view}", tokens, values, wire_bytes(state), taken, state_bytes(state))
+    shown.close()
     return row, path
 
 
 def state_bytes(state: dict[str, Any]) -> int:
     """Bytes of models as they are saved in a notebook: JSON, with their buffers in base64."""
     return len(json.dumps(state).encode())
+
+
+def wire_bytes(state: dict[str, Any]) -> int:
+    """Bytes of models as a kernel sends them: JSON, with their buffers as they are."""
+    packed = [buffer["data"] for model in state.values() for buffer in model.get("buffers", ())]
+    return state_bytes(state) - sum(len(data) - len(base64.b64decode(data)) for data in packed)
 
 
 def further_view_bytes(attention: Any) -> int:
@@ -162,9 +169,10 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
     rows: list[Row] = []
     given_up: set[str] = set()
     for tokens in lengths:
-        trace = aw.trace(model, tokenizer, text_of(tokenizer, tokens))
+        text = text_of(tokenizer, tokens)
+        trace = aw.trace(model, tokenizer, text)
         attention = aw.attention(trace)
-        tensors = [torch.as_tensor(attention.layer(n))[None] for n in range(attention.n_layers)]
+        tensors = [torch.tensor(attention.layer(n))[None] for n in range(attention.n_layers)]
         for tool, view, mark, action in (
             ("attnwidgets", "Explorer", PIXELS, AW_LAYER),
             ("attnwidgets", "HeadGrid", PIXELS, ""),
@@ -172,7 +180,8 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
             ("bertviz", "head_view", LINES, BERTVIZ_LAYER),
         ):
             if tool == "attnwidgets":
-                row, path = attnwidgets_row(view, attention, folder)
+                # A trace of its own each, so that no view finds another's numbers already there.
+                row, path = attnwidgets_row(view, aw.attention(aw.trace(model, tokenizer, text)), folder)
             else:
                 row, path = bertviz_row(view, tensors, list(trace.tokens), folder)
             if view in given_up:

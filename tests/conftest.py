@@ -47,7 +47,7 @@ def minilm():
     )
     from transformers import AutoModel, AutoTokenizer
 
-    model = AutoModel.from_pretrained(package.MODEL_DIR, add_pooling_layer=False).eval()
+    model = AutoModel.from_pretrained(package.MODEL_DIR).eval()
     return model, AutoTokenizer.from_pretrained(package.MODEL_DIR)
 
 

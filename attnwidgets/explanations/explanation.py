@@ -245,7 +245,8 @@ class Explanation:
         return {"image/png": base64.b64encode(png(self)).decode("ascii")}
 
     def _widget(self) -> dict[str, Any]:
-        found = self.view()._repr_mimebundle_()
+        # Views bring the same picture for themselves; it is drawn once, above.
+        found = self.view()._repr_mimebundle_(exclude={"image/png"})
         data = found[0] if isinstance(found, tuple) else found or {}
         return {mime: item for mime, item in data.items() if mime != "text/plain"}
 

@@ -95,9 +95,10 @@ def trace(
     loaded, reader = _load(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
     inner = unwrap(loaded)
     if input_ids is None and _is_ids(text):
-        input_ids, text = (text, None) if not isinstance(text, Mapping) else (text["input_ids"], None)
-        if isinstance(text, Mapping):
-            attention_mask = text.get("attention_mask") if attention_mask is None else attention_mask
+        # A tokenizer's output holds the mask of its padding as well.
+        encoded = text if isinstance(text, Mapping) else {"input_ids": text}
+        input_ids, text = encoded["input_ids"], None
+        attention_mask = encoded.get("attention_mask") if attention_mask is None else attention_mask
     samples, single = _samples(
         inner,
         reader,
@@ -239,7 +240,11 @@ def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: M
 
 def _check_ids(model: Any, samples: Sequence[Sample]) -> None:
     """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
-    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    try:
+        embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    except NotImplementedError:
+        # Models of two towers have no one table.
+        embedding = None
     size = getattr(embedding, "num_embeddings", None)
     for sample in samples:
         for i in sample.ids or ():

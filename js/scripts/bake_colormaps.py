@@ -17,7 +17,7 @@ import numpy as np
 MAPS = {
     "viridis": "viridis",
     "rdbu": "RdBu_r",  # red: positive
-    "berlin": "berlin_r",  # the dark-centred twin of rdbu
+    "berlin": "berlin",  # the dark-centred twin of rdbu
 }
 KNOTS = 41  # RdBu has 11 anchors: 41 knots hit all of them
 ALLOWED = 2.5  # levels of 255

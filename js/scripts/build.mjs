@@ -5,7 +5,8 @@ import { build } from "esbuild";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const out = fileURLToPath(new URL("../../attnwidgets/static/", import.meta.url));
-const LIMIT = 60_000;
+/** Bytes of a bundle with every view; beyond it a notebook that saves its widgets becomes heavy. */
+const LIMIT = 100_000;
 
 const shared = {
   absWorkingDir: root,

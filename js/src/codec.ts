@@ -108,10 +108,6 @@ export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
   // A copy: the message's buffer may be shared with other tiles and would be kept alive whole.
   const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice();
   const codes: Codes =
-    meta.codec === "i8"
-      ? new Int8Array(raw.buffer)
-      : meta.codec === "u8tri"
-        ? unpackTriangle(raw, meta.rows)
-        : raw;
+    meta.codec === "i8" ? new Int8Array(raw.buffer) : meta.codec === "u8tri" ? unpackTriangle(raw, meta.rows) : raw;
   return new DecodedTile(meta, codes);
 }

@@ -7,7 +7,7 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import { themeOf, watchTheme } from "./dom.ts";
 import { createSelection, resolve } from "./selection.ts";
-import { TileStore, type TilePool } from "./tiles.ts";
+import type { TilePool, TileStore } from "./tiles.ts";
 import type {
   Axis,
   Cell,

@@ -60,7 +60,10 @@ export function thinned(count: number, size: number, need: number): number[] {
 }
 
 function parseColour(css: string): (Rgb & { alpha?: never }) | null {
-  const parts = css.match(/^rgba?\(([^)]*)\)$/)?.[1]?.split(/[\s,/]+/).map(Number);
+  const parts = css
+    .match(/^rgba?\(([^)]*)\)$/)?.[1]
+    ?.split(/[\s,/]+/)
+    .map(Number);
   if (!parts || parts.length < 3 || (parts[3] ?? 1) < 0.5) return null;
   return [parts[0] ?? 0, parts[1] ?? 0, parts[2] ?? 0];
 }
@@ -89,7 +92,18 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
     for (const delay of [50, 400, 1500]) timers.add(setTimeout(cb, delay));
   };
   const observer = new MutationObserver(soon);
-  const attributes = { attributes: true, attributeFilter: ["class", "style", "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind", "data-color-mode"] };
+  const attributes = {
+    attributes: true,
+    attributeFilter: [
+      "class",
+      "style",
+      "data-theme",
+      "data-jp-theme-name",
+      "data-jp-theme-light",
+      "data-vscode-theme-kind",
+      "data-color-mode",
+    ],
+  };
   observer.observe(document.documentElement, attributes);
   if (document.body) observer.observe(document.body, attributes);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon, { signal });

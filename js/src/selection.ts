@@ -136,11 +136,7 @@ export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
  * What a view shows. The view's own options win over the selection; what the store does not have is replaced
  * by the nearest thing it has, and `notes` says so.
  */
-export function resolve(
-  header: Header,
-  options: ViewOptions,
-  selection: Pick<SelectionStore, "get">,
-): Resolved {
+export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];
   const method = options.method ?? selection.get("method");
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);

@@ -4,13 +4,11 @@
  * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
-import type { AnyModel } from "@anywidget/types";
 import { decodeTile } from "./codec.ts";
 import type { Status, ThumbSheet, Tile, TileClient } from "./context.ts";
+import { type Address, EagerTiles, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
-import type { HeadKey, Placed, Reply, Request, StoreState, TileMeta } from "./wire.ts";
-
-export type StoreModel = AnyModel<StoreState & Record<string, unknown>>;
+import type { HeadKey, Reply, Request } from "./wire.ts";
 
 /** Bytes of decoded tiles kept. */
 export const CACHE_BYTES = 64 * 2 ** 20;
@@ -19,15 +17,10 @@ export const GONE_AFTER = 8000;
 const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
 const PINGS = 24;
+const PING_GAP = 2000;
 const ROWS_KEPT = 256;
 const ROWS_QUEUED = 4;
 const TRIES = 2;
-
-interface Address {
-  source: string;
-  layer: number;
-  head: HeadKey;
-}
 
 interface InFlight {
   id: number;
@@ -38,8 +31,6 @@ interface InFlight {
   alive: boolean;
 }
 
-const keyOf = (a: Address): string => `${a.source}\n${a.layer}\n${a.head}`;
-
 export class TileStore implements TileClient {
   #models: StoreModel[] = [];
   readonly #bound = new WeakSet<StoreModel>();
@@ -47,16 +38,21 @@ export class TileStore implements TileClient {
   readonly #lru = new ByteLru<Tile>(CACHE_BYTES);
   readonly #rows = new Map<string, Float32Array>();
   readonly #failures = new Map<string, string>();
+  readonly #noRow = new Set<string>();
   readonly #wanted = new Map<string, Address>();
-  readonly #rowsWanted = new Map<string, { at: Address & { row: number }; done: ((v: Float32Array | null) => void)[] }>();
-  #eager: Map<string, TileMeta & Placed> | null = null;
-  #thumbs = new Map<string, ThumbSheet>();
+  readonly #rowsWanted = new Map<
+    string,
+    { at: Address & { row: number }; done: ((v: Float32Array | null) => void)[] }
+  >();
+  readonly #rowsRefused = new Set<string>();
+  #eager = new EagerTiles();
   #prefetch: Address[] = [];
   #flight: InFlight | null = null;
   #nextId = 1;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #idle: ReturnType<typeof setTimeout> | undefined;
   #pings = 0;
+  #pinged = 0;
   #status: Status = { state: "ok", message: "" };
 
   /** Lend a view's model proxy. Requests go through the oldest proxy that is alive. */
@@ -88,9 +84,9 @@ export class TileStore implements TileClient {
   }
 
   #reread(): void {
-    this.#eager = null;
-    this.#thumbs.clear();
+    this.#eager = new EagerTiles();
     this.#failures.clear();
+    this.#noRow.clear();
     this.#tell();
   }
 
@@ -111,39 +107,18 @@ export class TileStore implements TileClient {
     return this.#failures.get(keyOf({ source, layer, head }));
   }
 
-  #bytes({ offset, length }: Placed): DataView | null {
-    const eager = this.#models[0]?.get("eager");
-    if (!eager || offset + length > eager.byteLength) return null;
-    return new DataView(eager.buffer, eager.byteOffset + offset, length);
-  }
-
   get(source: string, layer: number, head: HeadKey): Tile | undefined {
     const key = keyOf({ source, layer, head });
     const kept = this.#lru.get(key);
     if (kept) return kept;
-    if (!this.#eager) {
-      const tiles = this.#models[0]?.get("header")?.tiles ?? [];
-      this.#eager = new Map(tiles.map((t) => [keyOf(t), t]));
-    }
-    const placed = this.#eager.get(key);
-    const bytes = placed && this.#bytes(placed);
-    const tile = bytes ? decodeTile(placed, bytes) : null;
+    const tile = this.#eager.tile(key, this.#models[0]);
     if (!tile) return undefined;
     this.#lru.set(key, tile, tile.codes.byteLength);
     return tile;
   }
 
   thumbs(source: string): ThumbSheet | undefined {
-    const known = this.#thumbs.get(source);
-    if (known) return known;
-    const meta = this.#models[0]?.get("header")?.thumbs.find((t) => t.source === source);
-    const view = meta && this.#bytes(meta);
-    if (!meta || !view) return undefined;
-    const raw = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-    const codes = meta.signed ? new Int8Array(raw.buffer, raw.byteOffset, raw.byteLength) : raw;
-    const sheet = { meta, codes };
-    this.#thumbs.set(source, sheet);
-    return sheet;
+    return this.#eager.thumbs(source, this.#models[0]);
   }
 
   request(source: string, layer: number, head: HeadKey, slot?: string): void {
@@ -169,6 +144,9 @@ export class TileStore implements TileClient {
     const key = `${keyOf(at)}\n${row}`;
     const kept = this.#rows.get(key);
     if (kept) return Promise.resolve(kept);
+    if (this.#noRow.has(key)) return Promise.resolve(null);
+    // A refusal is announced, and views then ask again: without this they would do so for ever.
+    if (this.#rowsRefused.has(key)) return Promise.resolve(null);
     if (this.#status.state === "no-kernel") {
       this.#ping();
       return Promise.resolve(null);
@@ -298,6 +276,9 @@ export class TileStore implements TileClient {
   }
 
   #ping(): void {
+    const now = Date.now();
+    if (now - this.#pinged < PING_GAP) return;
+    this.#pinged = now;
     this.#pings += 1;
     this.#send({ kind: "ping", id: this.#nextId++ });
   }
@@ -307,8 +288,10 @@ export class TileStore implements TileClient {
     clearTimeout(this.#timer);
     this.#flight = null;
     if (why !== null) {
-      if (flight.request.kind === "row") this.#finishRow(flight.key, null);
-      else this.#failures.set(flight.key, why);
+      if (flight.request.kind === "row") {
+        this.#rowsRefused.add(flight.key);
+        this.#finishRow(flight.key, null);
+      } else this.#failures.set(flight.key, why);
     }
     this.#setStatus("ok", "");
     this.#tell();
@@ -362,6 +345,7 @@ export class TileStore implements TileClient {
   #recover(): void {
     if (this.#flight || this.#status.state === "ok") return;
     clearTimeout(this.#timer);
+    this.#rowsRefused.clear();
     this.#setStatus("ok", "");
     this.#pump();
   }

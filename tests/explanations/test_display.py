@@ -13,7 +13,8 @@ from .made import attention_map
 
 
 class FakeView:
-    def _repr_mimebundle_(self, **_):
+    def _repr_mimebundle_(self, include=None, exclude=()):
+        assert "image/png" in exclude  # the explanation has drawn it already
         return {"text/plain": "view", "application/vnd.jupyter.widget-view+json": {"model_id": "m"}}, {}
 
 

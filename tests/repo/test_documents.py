@@ -23,7 +23,7 @@ def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
     assert len(blocks) == 3
-    world = {"my_matrix": np.full((2, 3), 1 / 3), "my_tokens": (["le", "chat"], ["the", "black", "cat"])}
+    world = {"numbers": np.full((2, 3), 1 / 3), "source": ["the", "black", "cat"]}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), world)
     assert (tmp_path / "trace.html").stat().st_size > 10_000
@@ -99,3 +99,5 @@ def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     assert "layer 4: 0.63" in text
     assert "electro" in text
     assert "rows still sum to 1: True" in text
+    assert "[CLS] 0.608" in text
+    assert "electroencephalographer 0.097" in text

@@ -15,12 +15,18 @@ IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
 
 
 def eager(model: Any, **inputs: Any) -> Any:
-    """Return what transformers itself reports under eager attention."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
+    """Return what transformers itself reports under eager attention.
+
+    Set on each config by hand: `set_attn_implementation` misses T5's stacks in transformers 5.15 to 5.19.
+    """
+    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+    before = [config._attn_implementation_internal for config in configs]
+    for config in configs:
+        config._attn_implementation_internal = "eager"
     with torch.no_grad():
         outputs = model(**inputs, output_attentions=True)
-    model.set_attn_implementation(before)
+    for config, name in zip(configs, before, strict=True):
+        config._attn_implementation_internal = name
     return outputs
 
 

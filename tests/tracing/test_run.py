@@ -78,6 +78,18 @@ def test_ids_in_every_form(bert: Any) -> None:
     assert trace(model, None, input_ids=ids[0]).n_layers() == 2
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_encoding_loses_its_padding(bert: Any, side: str) -> None:
+    model, tokenizer = bert
+    encoded = tokenizer(["the cat sat .", "a"], padding=True, padding_side=side, return_tensors="pt")
+    found = trace(model, tokenizer, encoded)
+    assert [one.tokens for one in found] == [
+        ("[CLS]", "the", "cat", "sat", ".", "[SEP]"),
+        ("[CLS]", "a", "[SEP]"),
+    ]
+    assert found[1].attention_layer(0).shape == (4, 3, 3)
+
+
 def test_generation_then_one_pass(gpt: Any) -> None:
     model, tokenizer = gpt
     found = trace(model, tokenizer, "the cat", max_new_tokens=3)

@@ -121,7 +121,9 @@ async function start(): Promise<void> {
     Object.entries(page.models).map(async ([id, { kind, state }]) => {
       if (kind === "store") {
         const text = textOf(`aw-data-${id}`);
-        state.eager = text ? await inflate(base64Slice(text, 0, decodedLength(text))) : new DataView(new ArrayBuffer(0));
+        state.eager = text
+          ? await inflate(base64Slice(text, 0, decodedLength(text)))
+          : new DataView(new ArrayBuffer(0));
       }
       const model = new PageModel(state);
       models.set(id, model);

@@ -6,7 +6,7 @@ import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { renderPredictions } from "./Predictions.ts";
-import { methodsOf, showTheme, streamsOf } from "./steps.ts";
+import { methodsOf, streamsOf } from "./steps.ts";
 import { renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderExplorer: RenderView = (ctx, root) => {
@@ -36,7 +36,6 @@ export const renderExplorer: RenderView = (ctx, root) => {
   const update = (): void => {
     const { options } = ctx;
     const header = ctx.header();
-    showTheme(ctx, root);
     const { source, notes } = ctx.resolved();
     title.textContent = options.title || header.model;
     title.hidden = title.textContent === "";

@@ -219,9 +219,7 @@ class HeadGridView {
       return span;
     };
     const layers = thinned(source.layers.length, side, 13);
-    this.#rows.replaceChildren(
-      ...layers.map((i) => name(this.#ctx.layerName(source.layers[i] as number), i, "top")),
-    );
+    this.#rows.replaceChildren(...layers.map((i) => name(this.#ctx.layerName(source.layers[i] as number), i, "top")));
     const heads = source.heads ?? [];
     const last = heads[heads.length - 1] ?? 0;
     const shown = thinned(heads.length, side, 8 + 7 * String(last + this.#ctx.options.indexBase).length);
@@ -305,7 +303,8 @@ class HeadGridView {
     outline(this.#hovered, side, this.#spot?.row ?? -1, this.#spot?.col ?? -1, 1);
     const row = source.layers.indexOf(layer);
     if (source.heads && typeof head !== "number") outline(this.#selected, side, row, 0, source.heads.length);
-    else outline(this.#selected, side, row, source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0, 1);
+    else
+      outline(this.#selected, side, row, source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0, 1);
     const spot = this.#spot;
     const text = spot
       ? this.#name(spot)

@@ -2,19 +2,19 @@
  * One matrix: rows are queries, columns are keys. Hover previews, click pins and reads the exact row, arrows
  * move through layers and heads.
  */
+
+import { decodeCode, topCode } from "../codec.ts";
 import { heatMap, lut, type Mode } from "../colour.ts";
-import { decodeCode, exactText, topCode } from "../codec.ts";
 import type { Change, RenderView, Tile, ViewContext } from "../context.ts";
-import { h, keyboard, liveRegion, quoted, watchWidth } from "../dom.ts";
+import { h, keyboard, liveRegion, watchWidth } from "../dom.ts";
 import type { Axis, Cell, Source } from "../wire.ts";
-import { AxisLabels, labelRoom } from "./labels.ts";
+import { Crosshair } from "./crosshair.ts";
 import { fit, type Size } from "./fit.ts";
+import { AxisLabels, labelRoom } from "./labels.ts";
 import { type Matrix, maxPool, paintCells, peakCode } from "./paint.ts";
+import { CellReader } from "./readout.ts";
 import { ColourScale, roundUp } from "./scale.ts";
 import { headWords, moveLayer, nextHead, plural, whereWords } from "./steps.ts";
-
-/** Outlined cells beyond this number are not drawn: they would be a second picture made of nodes. */
-const MOST_MARKS = 400;
 
 export const renderHeatmap: RenderView = (ctx, root) => {
   const view = new HeatmapView(ctx, root);
@@ -33,12 +33,7 @@ class HeatmapView {
   readonly #left = new AxisLabels("left");
   readonly #top = new AxisLabels("top");
   readonly #canvas = h("canvas", { class: "aw-cells" });
-  readonly #rowBand = h("div", { class: "aw-band", hidden: true });
-  readonly #colBand = h("div", { class: "aw-band", hidden: true });
-  readonly #cursor = h("div", { class: "aw-cursor", hidden: true });
-  readonly #pin = h("div", { class: "aw-cursor aw-pin", hidden: true });
-  readonly #pinRow = h("div", { class: "aw-band aw-band-pin", hidden: true });
-  readonly #marks = h("div", { class: "aw-marks" });
+  readonly #crosshair = new Crosshair();
   readonly #busy = h("div", { class: "aw-busy", hidden: true });
   readonly #plot: HTMLElement;
   readonly #figure: HTMLElement;
@@ -55,24 +50,20 @@ class HeatmapView {
   #painted = "";
   #tile: Tile | null = null;
   #peaks = new WeakMap<Tile, number>();
-  #exact: { name: string; values: Float32Array } | null = null;
-  #asked = "";
+  #drawnTile: Tile | null = null;
+  readonly #reader: CellReader;
   #spoken = false;
 
   constructor(ctx: ViewContext, root: HTMLElement) {
     this.#ctx = ctx;
     this.#root = root;
+    this.#reader = new CellReader(ctx, () => this.#point());
     const { signal } = this.#stop;
     this.#plot = h(
       "div",
       { class: "aw-plot", tabindex: "0", role: "application", "aria-roledescription": "attention map" },
       this.#canvas,
-      this.#marks,
-      this.#pinRow,
-      this.#rowBand,
-      this.#colBand,
-      this.#pin,
-      this.#cursor,
+      ...this.#crosshair.elements,
       this.#busy,
     );
     const axes = h("div", { class: "aw-corner", "aria-hidden": "true" });
@@ -216,7 +207,10 @@ class HeatmapView {
     const title = options.title || source.title;
     this.#title.textContent = title;
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
-    const name = typeof head === "number" ? ` (${this.#ctx.layerName(this.#ctx.resolved().layer)}-${this.#ctx.headName(head)})` : "";
+    const name =
+      typeof head === "number"
+        ? ` (${this.#ctx.layerName(this.#ctx.resolved().layer)}-${this.#ctx.headName(head)})`
+        : "";
     const stream = source.stream === "self" ? "" : `${source.stream} · `;
     this.#where.textContent = `${stream}${whereWords(this.#ctx)}${name} · ${plural(source.unit)}, ${kind}`;
     this.#note.textContent = [source.note, ...notes].filter(Boolean).join(" · ");
@@ -255,21 +249,8 @@ class HeatmapView {
     set.setProperty("--aw-top", `${this.#top.flat ? 18 : topRoom}px`);
     set.setProperty("--aw-width", `${size.width}px`);
     set.setProperty("--aw-height", `${size.height}px`);
-    this.#drawMarks();
+    this.#crosshair.mark(size, this.#ctx.options.marks);
     this.#painted = "";
-  }
-
-  #drawMarks(): void {
-    const size = this.#size;
-    if (!size) return;
-    const cells = this.#ctx.options.marks.filter((m): m is [number, number] => Array.isArray(m));
-    this.#marks.replaceChildren(
-      ...cells.slice(0, MOST_MARKS).map(([query, key]) => {
-        const mark = h("div", { class: "aw-mark" });
-        place(mark, size, query, key, 1, 1);
-        return mark;
-      }),
-    );
   }
 
   /** Put the tile on the canvas, or keep the old picture dimmed while the tile is on its way. */
@@ -287,7 +268,8 @@ class HeatmapView {
       const what = `layer ${this.#ctx.layerName(layer)}${heads ? `, ${heads}` : ""}`;
       this.#busy.textContent = why ? `${what}: ${why}` : `loading ${what}`;
       this.#tile = null;
-      if (this.#image && this.#image.width * this.#image.height > 0 && this.#painted.split("|")[0] === source.id) return;
+      if (this.#image && this.#image.width * this.#image.height > 0 && this.#painted.split("|")[0] === source.id)
+        return;
     }
     if (!this.#size || this.#width <= 0) return;
     if (!tile) {
@@ -315,7 +297,8 @@ class HeatmapView {
     paintCells(new Uint32Array(this.#image.data.buffer), matrix, table);
     this.#canvas.getContext("2d")?.putImageData(this.#image, 0, 0);
     this.#plot.toggleAttribute("data-causal", whole.causal);
-    const pooled = this.#size.pool > 1 ? `; each pixel is the largest of ${this.#size.pool} × ${this.#size.pool} cells` : "";
+    const pooled =
+      this.#size.pool > 1 ? `; each pixel is the largest of ${this.#size.pool} × ${this.#size.pool} cells` : "";
     this.#scale.show({ map, mode: this.#mode, range, words: `${valueWords(source)}${pooled}` });
     const top = source.stochastic && !source.signed ? "0–1" : "fixed";
     this.#common.textContent = this.#sameRange ? `range: ${top}` : "range: this matrix";
@@ -326,8 +309,6 @@ class HeatmapView {
     // Where the encoding follows each tile's own maximum there is no common range to offer.
     this.#common.hidden = !source.stochastic;
   }
-
-  #drawnTile: Tile | null = null;
 
   #range(tile: Tile, source: Source): readonly [number, number] {
     const { codec, gamma, scale } = tile.meta;
@@ -345,74 +326,19 @@ class HeatmapView {
 
   /** Crosshair, pinned cell and readout. Runs on every pointer move: no nodes are made here. */
   #point(): void {
+    if (this.#stop.signal.aborted) return;
     const size = this.#size;
     if (!size) return;
     const [hover, pinned] = [this.#ctx.cell("hover"), this.#ctx.cell("pinned")];
-    band(this.#rowBand, size, hover?.query ?? -1, -1);
-    band(this.#colBand, size, -1, hover?.key ?? -1);
-    band(this.#pinRow, size, pinned && pinned.key < 0 ? pinned.query : -1, -1);
-    cellBox(this.#cursor, size, hover);
-    cellBox(this.#pin, size, pinned);
+    this.#crosshair.move(size, hover, pinned);
     this.#left.mark("hover", hover?.query ?? -1);
     this.#top.mark("hover", hover?.key ?? -1);
     this.#left.mark("pin", pinned?.query ?? -1);
     this.#top.mark("pin", pinned?.key ?? -1);
-    const text = this.#read(hover, pinned);
+    const text = this.#reader.read(this.#tile, hover, pinned);
     if (this.#readout.textContent === text) return;
     this.#readout.textContent = text;
     if (this.#spoken || this.#root.contains(document.activeElement)) this.#say(text);
-  }
-
-  #read(hover: Cell | null, pinned: Cell | null): string {
-    const now = hover && hover.query >= 0 && hover.key >= 0 ? hover : null;
-    const kept = pinned && pinned.query >= 0 && pinned.key >= 0 ? pinned : null;
-    if (pinned && pinned.query >= 0) this.#fetch(pinned.query);
-    const parts: string[] = [];
-    if (kept) parts.push(`pinned ${this.#cellText(kept)}`);
-    if (now && !(kept && kept.query === now.query && kept.key === now.key)) parts.push(this.#cellText(now));
-    if (parts.length > 0) return parts.join(" · ");
-    const half = hover ?? pinned;
-    const source = this.#ctx.source();
-    if (half && half.query >= 0) return `query ${this.#name(source.query, half.query)}`;
-    if (half && half.key >= 0) return `key ${this.#name(source.key, half.key)}`;
-    return "Hover a cell to read it, click to pin it.";
-  }
-
-  #name(axis: string, i: number): string {
-    return quoted(this.#ctx.axisOf(axis).labels, i, this.#ctx.options.indexBase);
-  }
-
-  #cellText({ query, key }: Cell): string {
-    const source = this.#ctx.source();
-    const between = `${this.#name(source.query, query)} → ${this.#name(source.key, key)}`;
-    const tile = this.#tile;
-    if (tile && source.causal && tile.meta.rows === tile.meta.cols && key > query) return `${between}: masked, comes later`;
-    const exact = this.#exact?.name === this.#rowName(query) ? this.#exact.values[key] : undefined;
-    if (exact !== undefined) return `${between} = ${exactText(exact)}`;
-    return tile ? `${between} ≈ ${tile.text(query, key)}` : between;
-  }
-
-  #rowName(row: number): string {
-    const { source, layer, head } = this.#ctx.resolved();
-    return `${source.id}|${layer}|${head}|${row}`;
-  }
-
-  /** Read the exact row of the pinned query, once. */
-  #fetch(row: number): void {
-    const name = this.#rowName(row);
-    if (this.#exact?.name === name || this.#asked === name) return;
-    this.#asked = name;
-    const { source, layer, head } = this.#ctx.resolved();
-    void this.#ctx.tiles.row(source.id, layer, head, row).then((values) => {
-      if (this.#stop.signal.aborted) return;
-      if (!values) {
-        if (this.#asked === name) this.#asked = ""; // asked again when something changes
-        return;
-      }
-      if (this.#asked !== name) return;
-      this.#exact = { name, values };
-      this.#point();
-    });
   }
 }
 
@@ -425,21 +351,4 @@ function valueWords(source: Source): string {
 /** Enough of an axis to notice that it is another one. */
 function fingerprint(axis: Axis): string {
   return `${axis.unit} ${axis.labels.length} ${axis.labels.slice(0, 512).join("\u0001")}`;
-}
-
-function place(el: HTMLElement, size: Size, row: number, col: number, rows: number, cols: number): void {
-  el.style.transform = `translate(${col * size.cellWidth}px, ${row * size.cellHeight}px)`;
-  el.style.width = `${Math.max(1, cols * size.cellWidth)}px`;
-  el.style.height = `${Math.max(1, rows * size.cellHeight)}px`;
-}
-
-function band(el: HTMLElement, size: Size, row: number, col: number): void {
-  el.hidden = row < 0 && col < 0;
-  if (row >= 0) place(el, size, row, 0, 1, size.cols);
-  else if (col >= 0) place(el, size, 0, col, size.rows, 1);
-}
-
-function cellBox(el: HTMLElement, size: Size, cell: Cell | null): void {
-  el.hidden = !cell || cell.query < 0 || cell.key < 0;
-  if (cell && !el.hidden) place(el, size, cell.query, cell.key, 1, 1);
 }

@@ -3,7 +3,7 @@
 import type { RenderView, ViewContext } from "../context.ts";
 import { h, keyboard } from "../dom.ts";
 import type { HeadKey } from "../wire.ts";
-import { headChoices, headWords, moveLayer, nextHead, plural, showTheme, unitsOf, whereWords } from "./steps.ts";
+import { headChoices, headWords, moveLayer, nextHead, plural, unitsOf, whereWords } from "./steps.ts";
 
 const PLAY_EVERY_MS = 500;
 const SVG = "http://www.w3.org/2000/svg";
@@ -32,7 +32,11 @@ export const renderLayerSlider: RenderView = (ctx, root) => {
   const player = createPlayer(ctx, signal, () => drawPlay());
   const drawPlay = (): void => {
     const still = prefersStill(root);
-    const [name, path] = player.playing() ? ["pause", PAUSE] : still ? ["next layer", NEXT] : ["play through layers", PLAY];
+    const [name, path] = player.playing()
+      ? ["pause", PAUSE]
+      : still
+        ? ["next layer", NEXT]
+        : ["play through layers", PLAY];
     if (play.getAttribute("aria-label") === name) return;
     play.setAttribute("aria-label", name as string);
     play.title = name as string;
@@ -69,7 +73,6 @@ export const renderLayerSlider: RenderView = (ctx, root) => {
   const group = `aw-unit-${Math.random().toString(36).slice(2)}`;
   const update = (): void => {
     const { source, layer, head, notes } = ctx.resolved();
-    showTheme(ctx, root);
     const choices = headChoices(source);
     const headNames = choices.map((choice) => headWords(ctx, choice));
     if (drawnHeads !== headNames.join()) {

@@ -21,7 +21,10 @@ export const renderPredictions: RenderView = (ctx, root) => {
         h("li", {}, name, h("span", { class: "aw-bar" }, bar), h("span", { class: "aw-value" }, percent(probability))),
       );
     }
-    root.replaceChildren(h("div", { class: "aw-head" }, h("span", { class: "aw-title" }, title || "predictions")), list);
+    root.replaceChildren(
+      h("div", { class: "aw-head" }, h("span", { class: "aw-title" }, title || "predictions")),
+      list,
+    );
   };
   draw();
   const off = ctx.onChange((changed) => {

@@ -4,12 +4,12 @@
  */
 
 import type { RenderView, Tile, ViewContext } from "../context.ts";
-import { h, keyboard, liveRegion, shortLabel } from "../dom.ts";
+import { h, keyboard, liveRegion, quoted } from "../dom.ts";
 import type { Axis, Source } from "../wire.ts";
 import { meanReceived, peak, printed, rowOf, step, tick, topOfScale } from "./reading.ts";
-import { headWords, moveLayer, plural, showTheme, whereWords } from "./steps.ts";
+import { headWords, moveLayer, plural, whereWords } from "./steps.ts";
 import { gradient, shade } from "./stripColour.ts";
-import { type TokenList, buildTokens } from "./tokens.ts";
+import { buildTokens, type TokenList } from "./tokens.ts";
 import { Underlay } from "./underlay.ts";
 
 /** One text on the page: the coloured keys, or the queries to choose from. */
@@ -41,6 +41,8 @@ class StripView {
   readonly #title = h("span", { class: "aw-title" });
   readonly #where = h("span", {});
   readonly #note = h("span", { class: "aw-note" });
+  readonly #warning = h("div", { class: "aw-warning", role: "note" });
+  readonly #status = h("div", { class: "aw-status", role: "status" });
   readonly #texts = h("div", { class: "aw-texts" });
   readonly #ramp = h("span", { class: "aw-ramp" });
   readonly #low = h("span", {});
@@ -73,6 +75,8 @@ class StripView {
     const head = h("div", { class: "aw-head" }, this.#title, this.#where, this.#note);
     root.replaceChildren(
       head,
+      this.#warning,
+      this.#status,
       this.#texts,
       h("div", { class: "aw-foot" }, this.#what, legend, sensitivity),
       this.#readout,
@@ -85,13 +89,6 @@ class StripView {
       () => {
         this.#sensitivity.value = "0";
         this.#paint();
-      },
-      { signal },
-    );
-    root.ownerDocument.addEventListener(
-      "pointerdown",
-      (event) => {
-        if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
       },
       { signal },
     );
@@ -113,11 +110,12 @@ class StripView {
   #update(): void {
     const { source, layer, head, notes } = this.#ctx.resolved();
     this.#build(source);
-    showTheme(this.#ctx, this.#root);
     const { options } = this.#ctx;
     this.#title.textContent = options.title || source.title;
-    this.#where.textContent = `${whereWords(this.#ctx)} · ${plural(source.unit)}`;
+    this.#where.textContent = `${source.stream === "self" ? "" : `${source.stream} · `}${whereWords(this.#ctx)} · ${plural(source.unit)}`;
     this.#note.textContent = [source.note, ...notes].filter(Boolean).join(" · ");
+    this.#warning.textContent = this.#ctx.header().warning;
+    this.#status.textContent = this.#ctx.tiles.status().message;
     this.#root.setAttribute("aria-label", `${options.title || source.title}, text coloured by weight`);
     this.#reading = this.#read(source);
     const stale = this.#reading === null;
@@ -137,7 +135,9 @@ class StripView {
   #build(source: Source): void {
     const header = this.#ctx.header();
     const marks = this.#ctx.options.marks.filter((m): m is number => typeof m === "number");
-    const name = [source.query, source.key, source.kind, marks.join(), JSON.stringify(header.axes[source.key])].join("|");
+    const name = [source.query, source.key, source.kind, marks.join(), JSON.stringify(header.axes[source.key])].join(
+      "|",
+    );
     if (name === this.#built) return;
     this.#built = name;
     this.#bound.abort();
@@ -318,42 +318,35 @@ class StripView {
     const reading = this.#reading;
     if (!reading) return;
     const source = this.#ctx.source();
-    const label = (axis: string, i: number): string => quoted(this.#ctx.axisOf(axis), i, this.#ctx.options.indexBase);
+    const label = (axis: string, i: number): string =>
+      quoted(this.#ctx.axisOf(axis).labels, i, this.#ctx.options.indexBase);
     const { query, values, exact, preview } = reading;
     const rows = this.#ctx.axisOf(source.query).labels.length;
     const target = label(source.query, query);
     const heads = headWords(this.#ctx, this.#ctx.resolved().head);
     if (source.kind === "attributions") this.#what.textContent = `attribution to target ${target}`;
     else if (query < 0) this.#what.textContent = `weight each ${source.unit} receives: mean over ${rows} queries`;
-    else this.#what.textContent = `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`;
+    else
+      this.#what.textContent = `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`;
     const key = this.#hoveredKey >= 0 ? this.#hoveredKey : (this.#ctx.cell("pinned")?.key ?? -1);
+    const sign = exact ? "=" : "≈";
     const number = (i: number): string => printed(values[i] ?? Number.NaN, exact);
+    const to = query >= 0 ? `${target} → ` : "";
     let words: string;
-    if (key >= 0) words = `${query >= 0 ? `to ${target} ` : ""}from ${label(source.key, key)}: ${number(key)}`;
+    if (key >= 0) words = `${to}${label(source.key, key)} ${sign} ${number(key)}`;
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
-      const most = [...values.keys()].sort((a, b) => Math.abs(values[b]!) - Math.abs(values[a]!)).slice(0, MOST_NAMED);
-      words = `to ${target} most from ${most.map((i) => `${label(source.key, i)} ${number(i)}`).join(", ")}`;
-    } else words = preview ? `Click to pin ${target} as the query.` : `to ${target}: values are approximate (≈)`;
+      const most = [...values.keys()]
+        .sort((a, b) => Math.abs(values[b] as number) - Math.abs(values[a] as number))
+        .slice(0, MOST_NAMED);
+      words = `largest: ${most.map((i) => `${to}${label(source.key, i)} = ${number(i)}`).join(", ")}`;
+    } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     if (words === this.#readout.textContent) return;
     this.#readout.textContent = words;
     this.#announce(words);
   }
 }
 
-/** Whether an event happened in none of our views: a click there lets go of the pin. */
-function isOutside(event: Event): boolean {
-  return !event.composedPath().some((node) => node instanceof Element && node.classList.contains("aw-root"));
-}
-
 function asCells(tile: Tile): { rows: number; cols: number; value(r: number, c: number): number } {
   return { rows: tile.meta.rows, cols: tile.meta.cols, value: (r, c) => tile.value(r, c) };
-}
-
-/** A label in quotes, kept apart from the direction of its neighbours; numbered where it is not the only one. */
-function quoted(axis: Axis, index: number, base: number): string {
-  const label = axis.labels[index] ?? "";
-  const alone = axis.labels.indexOf(label) === axis.labels.lastIndexOf(label);
-  const number = alone ? "" : [...String(index + base)].map((d) => "₀₁₂₃₄₅₆₇₈₉"[Number(d)]).join("");
-  return `\u2068“${shortLabel(label, 40)}”\u2069${number}`;
 }

@@ -15,7 +15,7 @@ export interface Size {
 
 const TALLEST = 640;
 const LARGEST_CELL = 44;
-/** A map of few rows or columns gets cells of at least this much in that direction. */
+/** px of a cell across a map of one to six rows or columns; more of them share the room of six. */
 const STRIPE = 22;
 
 /** Size of rows x cols cells in `room` px of width. Cells are squares, except where that leaves a stripe too thin to read. */
@@ -25,8 +25,9 @@ export function fit(rows: number, cols: number, room: number): Size {
   // Whole pixels a cell look even; for small cells the lost width would show more than the unevenness.
   if (cell >= 6) cell = Math.floor(cell);
   let [cellWidth, cellHeight] = [cell, cell];
-  if (rows * cell < STRIPE * Math.min(rows, 6)) cellHeight = Math.min(STRIPE, TALLEST / Math.max(1, rows));
-  if (cols * cell < STRIPE * Math.min(cols, 6)) cellWidth = Math.min(STRIPE, width / Math.max(1, cols));
+  const least = (count: number): number => (STRIPE * Math.min(count, 6)) / Math.max(1, count);
+  if (rows < cols) cellHeight = Math.max(cell, least(rows));
+  if (cols < rows) cellWidth = Math.min(Math.max(cell, least(cols)), width / Math.max(1, cols));
   const dots = Math.max(1, Math.min(3, globalThis.devicePixelRatio || 1));
   const pool = Math.max(1, Math.ceil(1 / (Math.max(cellWidth, cellHeight) * dots) - 1e-6));
   return {

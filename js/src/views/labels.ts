@@ -72,15 +72,12 @@ export class AxisLabels {
     if (span.textContent !== text) span.textContent = text;
     span.title = text;
     span.toggleAttribute("data-special", Boolean(special[i]));
-    const end = labels.length * cell;
     const centre = (i + 0.5) * cell;
     if (this.#flat) {
       span.style.left = `${centre - cell / 2}px`;
       span.style.width = `${cell}px`;
     } else {
-      // The first and last label of a fine grid would hang over the edge.
-      const at = Math.max(0, Math.min(centre - LINE / 2, Math.max(0, end - LINE)));
-      span.style[this.#side === "left" ? "top" : "left"] = `${cell >= LINE ? centre - LINE / 2 : at}px`;
+      span.style[this.#side === "left" ? "top" : "left"] = `${centre - LINE / 2}px`;
       span.style[this.#side === "left" ? "maxWidth" : "maxHeight"] = `${room}px`;
     }
     return span;

@@ -29,18 +29,18 @@ export function meanReceived(cells: Cells): Float32Array {
     for (let c = 0; c < cells.cols; c += 1) {
       const v = cells.value(r, c);
       if (Number.isNaN(v)) continue;
-      sum[c] = sum[c]! + v;
-      seen[c] = seen[c]! + 1;
+      sum[c] = (sum[c] as number) + v;
+      seen[c] = (seen[c] as number) + 1;
     }
   }
-  return Float32Array.from(sum, (s, c) => (seen[c] ? s / seen[c]! : Number.NaN));
+  return Float32Array.from(sum, (s, c) => (seen[c] ? s / (seen[c] as number) : Number.NaN));
 }
 
 /** Largest absolute finite value; 0 where there is none. */
 export function peak(values: ArrayLike<number>): number {
   let top = 0;
   for (let i = 0; i < values.length; i += 1) {
-    const v = Math.abs(values[i]!);
+    const v = Math.abs(values[i] as number);
     if (v > top && Number.isFinite(v)) top = v;
   }
   return top;
@@ -54,15 +54,16 @@ export function topOfScale(values: ArrayLike<number>, intensity: number): number
   return peak(values) / 2 ** intensity;
 }
 
-/** A value in words: three digits where it is exact, the two its encoding supports (and a ≈) where it is not. */
+/** A value: four digits where it is exact, the two its encoding supports where it is not. */
 export function printed(value: number, exact: boolean): string {
   if (Number.isNaN(value)) return "not a number";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  if (value === 0) return exact ? "0" : "≈ 0";
+  if (value === 0) return "0";
   const digits = exact ? 4 : 2;
   const size = Math.abs(value);
-  const text = size < 1e-4 || size >= 1e5 ? size.toExponential(digits - 1) : Number(size.toPrecision(digits)).toString();
-  return `${exact ? "" : "≈ "}${value < 0 ? "−" : ""}${text}`;
+  const text =
+    size < 1e-4 || size >= 1e5 ? size.toExponential(digits - 1) : Number(size.toPrecision(digits)).toString();
+  return `${value < 0 ? "−" : ""}${text}`;
 }
 
 /** Short number for the end of a legend. */

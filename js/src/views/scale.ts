@@ -15,9 +15,7 @@ export function tickText(value: number): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
   const text =
-    size >= 1e4 || size < 1e-3
-      ? size.toExponential(0).replace("e+", "e")
-      : String(Number(size.toPrecision(2)));
+    size >= 1e4 || size < 1e-3 ? size.toExponential(0).replace("e+", "e") : String(Number(size.toPrecision(2)));
   return value < 0 ? `−${text}` : text;
 }
 
@@ -72,7 +70,9 @@ export class ColourScale {
     this.#ramp.style.background = rampCss(map);
     const middle = range[0] < 0 ? 0 : valueAt(0.5, range, mode);
     const [low, mid, high] = this.#ticks;
-    if (low) low.textContent = mode === "log" && range[0] >= 0 ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]);
+    if (low)
+      low.textContent =
+        mode === "log" && range[0] >= 0 ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]);
     if (mid) mid.textContent = tickText(middle);
     if (high) high.textContent = tickText(range[1]);
     this.#words.textContent = words;

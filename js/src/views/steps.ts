@@ -69,8 +69,3 @@ export function streamsOf(header: Header, method: string): string[] {
 export function plural(unit: string): string {
   return /(s|x|ch|sh)$/.test(unit) ? `${unit}es` : `${unit}s`;
 }
-
-/** Tell the style sheet which side the page is on, as found by what lies behind the view. */
-export function showTheme(ctx: ViewContext, root: HTMLElement): void {
-  root.dataset.awTheme = ctx.theme;
-}

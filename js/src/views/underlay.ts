@@ -48,8 +48,8 @@ export class Underlay {
     });
     // Only widths and heights of the strip itself are watched; canvases lie outside the flow, so nothing feeds back.
     const resized = new ResizeObserver((entries) => {
-      const box = entries[entries.length - 1]!.contentRect;
-      const size = `${Math.round(box.width)}x${Math.round(box.height)}`;
+      const box = entries[entries.length - 1]?.contentRect;
+      const size = `${Math.round(box?.width ?? 0)}x${Math.round(box?.height ?? 0)}`;
       if (size === this.#size) return;
       this.#size = size;
       this.remeasure();
@@ -100,7 +100,7 @@ export class Underlay {
       const origin = this.#strip.getBoundingClientRect();
       if (origin.width === 0) return;
       const areas = stale.map((sheet) => measure(sheet, origin));
-      stale.forEach((sheet, i) => place(sheet, areas[i]!));
+      for (const [i, sheet] of stale.entries()) place(sheet, areas[i] as Area);
     }
     for (const sheet of shown) this.#fill(sheet);
   }
@@ -112,11 +112,17 @@ export class Underlay {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, sheet.canvas.width, sheet.canvas.height);
     for (let i = 0; i < owners.length; i += 1) {
-      const colour = this.#shade(owners[i]!);
+      const colour = this.#shade(owners[i] as number);
       if (colour === "") continue;
       pen.fillStyle = colour;
       pen.beginPath();
-      pen.roundRect(boxes[4 * i]! + 0.5, boxes[4 * i + 1]!, Math.max(1, boxes[4 * i + 2]! - 1), boxes[4 * i + 3]!, 3);
+      pen.roundRect(
+        (boxes[4 * i] as number) + 0.5,
+        boxes[4 * i + 1] as number,
+        Math.max(1, (boxes[4 * i + 2] as number) - 1),
+        boxes[4 * i + 3] as number,
+        3,
+      );
       pen.fill();
     }
   }
@@ -146,8 +152,8 @@ function measure(sheet: Sheet, origin: DOMRect): Area {
   if (owners.length === 0) [left, top, right, bottom] = [0, 0, 0, 0];
   [left, top] = [Math.floor(left), Math.floor(top)];
   for (let i = 0; i < boxes.length; i += 4) {
-    boxes[i] = boxes[i]! - left;
-    boxes[i + 1] = boxes[i + 1]! - top;
+    boxes[i] = (boxes[i] as number) - left;
+    boxes[i + 1] = (boxes[i + 1] as number) - top;
   }
   sheet.boxes = Float32Array.from(boxes);
   sheet.owners = Uint32Array.from(owners);

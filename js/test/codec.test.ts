@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { codeError, decodeCode, decodeTile, encodedLength, exactText, withinError } from "../src/codec.ts";
+import type { TileMeta } from "../src/wire.ts";
+
+const META: TileMeta = {
+  source: "a/token/self",
+  layer: 0,
+  head: 0,
+  rows: 3,
+  cols: 3,
+  codec: "u8",
+  gamma: 0.5,
+  scale: 1,
+};
+const view = (bytes: ArrayLike<number>): DataView => new DataView(Uint8Array.from(bytes).buffer);
+
+test("every value in [0, 1] comes back within the error the code claims, and that is below 0.004", () => {
+  for (let i = 0; i <= 1000; i += 1) {
+    const value = i / 1000;
+    const code = Math.round(255 * Math.sqrt(value));
+    const error = codeError(code, 255, 0.5, 1);
+    assert.ok(Math.abs(decodeCode(code, 255, 0.5, 1) - value) <= error + 1e-12, `value ${value}`);
+    assert.ok(error < 0.004);
+  }
+});
+
+test("a causal triangle unpacks row by row with zeros above the diagonal", () => {
+  const tile = decodeTile({ ...META, codec: "u8tri" }, view([1, 2, 3, 4, 5, 6]));
+  assert.deepEqual([...(tile?.codes ?? [])], [1, 0, 0, 2, 3, 0, 4, 5, 6]);
+  assert.equal(encodedLength({ ...META, codec: "u8tri", rows: 512, cols: 512 }), 131_328);
+});
+
+test("signed codes keep their sign", () => {
+  const tile = decodeTile({ ...META, codec: "i8", scale: 2, rows: 1, cols: 2 }, view([127, 129]));
+  assert.equal(tile?.value(0, 0), 2);
+  assert.equal(tile?.value(0, 1), -2);
+});
+
+test("bytes that are cut, or too many, are no tile", () => {
+  assert.equal(decodeTile(META, view([1, 2, 3])), null);
+  assert.equal(decodeTile(META, view(new Array(10).fill(0))), null);
+});
+
+test("a tile inside a larger buffer is read at its place and copied out of it", () => {
+  const buffer = Uint8Array.from([9, 9, 255, 0, 9]).buffer;
+  const tile = decodeTile({ ...META, rows: 1, cols: 2 }, new DataView(buffer, 2, 2));
+  assert.deepEqual([tile?.value(0, 0), tile?.value(0, 1)], [1, 0]);
+  assert.equal(tile?.codes.buffer.byteLength, 2);
+});
+
+test("approximate numbers print only the digits the code supports", () => {
+  const tile = decodeTile({ ...META, rows: 1, cols: 4 }, view([180, 25, 0, 3]));
+  assert.deepEqual(
+    [0, 1, 2, 3].map((c) => tile?.text(0, c)),
+    ["0.50", "0.010", "0", "0.0001"],
+  );
+  assert.equal(withinError(-0.123, 0.002), "−0.12");
+});
+
+test("exact numbers print four digits and never as noise", () => {
+  assert.deepEqual([0.123456, 1, -0.5, 1e-7, Number.NaN, 0].map(exactText), [
+    "0.1235",
+    "1",
+    "−0.5",
+    "1.00e-7",
+    "not a number",
+    "0",
+  ]);
+});

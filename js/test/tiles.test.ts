@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+import { ByteLru } from "../src/lru.ts";
+import { GONE_AFTER, TilePool, TileStore, WAITING_AFTER } from "../src/tiles.ts";
+import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
+
+const ID = SOURCE.id;
+let kernel: FakeKernel;
+let store: TileStore;
+let life: AbortController;
+
+beforeEach(() => {
+  mock.timers.reset();
+  mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
+  kernel = new FakeKernel();
+  life = new AbortController();
+  store = new TileStore();
+  store.attach(kernel.model(), life.signal);
+});
+
+test("holding an arrow key sends one request, then only the last wish", () => {
+  for (const layer of [1, 2, 3, 4]) store.request(ID, layer, 0);
+  assert.deepEqual(
+    kernel.tiles().map((r) => r.layer),
+    [1],
+  );
+  kernel.answer(kernel.last);
+  assert.deepEqual(
+    kernel.tiles().map((r) => r.layer),
+    [1, 4],
+  );
+});
+
+test("two views that want different things both get them", () => {
+  store.request(ID, 1, 0);
+  store.request(ID, 2, 0, "big");
+  store.request(ID, 3, 0, "small");
+  while (kernel.tiles().length < 3) kernel.answer(kernel.last);
+  assert.deepEqual(
+    kernel.tiles().map((r) => r.layer),
+    [1, 2, 3],
+  );
+});
+
+test("a tile in the browser costs no message", () => {
+  store.request(ID, 1, 0);
+  kernel.answer(kernel.last);
+  store.request(ID, 1, 0);
+  assert.equal(kernel.sent.length, 1);
+  assert.equal(store.get(ID, 1, 0)?.value(1, 1), 1);
+});
+
+test("when idle, the neighbouring layers are fetched one after the other", () => {
+  store.request(ID, 2, 0);
+  kernel.answer(kernel.last);
+  for (let i = 0; i < 4; i += 1) {
+    mock.timers.tick(100);
+    if (kernel.tiles().length === i + 2) kernel.answer(kernel.last);
+  }
+  assert.deepEqual(
+    kernel.tiles().map((r) => r.layer),
+    [2, 3, 1],
+  );
+});
+
+test("late, duplicate, cut and foreign replies do no harm", () => {
+  let told = 0;
+  store.subscribe(() => (told += 1), life.signal);
+  store.request(ID, 1, 0);
+  const first = kernel.last;
+  store.request(ID, 2, 0);
+  kernel.answer(first);
+  kernel.answer(first, 128);
+  assert.equal(kernel.last.kind === "tile" && kernel.last.layer, 2);
+  kernel.reply({ kind: "pong", id: 999 });
+  kernel.emit("msg:custom", null, undefined);
+  kernel.emit("msg:custom", { kind: "tile" }, []);
+  assert.equal(store.get(ID, 2, 0), undefined);
+  kernel.answer(kernel.last);
+  assert.ok(store.get(ID, 2, 0));
+  assert.ok(told > 0);
+});
+
+test("a kernel that does not answer is waited for, then given up, and comes back with any answer", () => {
+  store.request(ID, 1, 0);
+  const lost = kernel.last;
+  mock.timers.tick(WAITING_AFTER + 1);
+  assert.equal(store.status().state, "waiting");
+  assert.equal(kernel.last.kind, "ping");
+  mock.timers.tick(GONE_AFTER);
+  assert.equal(store.status().state, "no-kernel");
+  assert.match(store.status().message, /already loaded still works/);
+  kernel.answer(lost); // hours later
+  assert.equal(store.status().state, "ok");
+  assert.ok(store.get(ID, 1, 0));
+});
+
+test("what was wanted when the kernel went away is asked for when it answers a ping", () => {
+  store.request(ID, 1, 0);
+  mock.timers.tick(WAITING_AFTER);
+  mock.timers.tick(GONE_AFTER);
+  const before = kernel.tiles().length;
+  const ping = kernel.last;
+  kernel.reply({ kind: "pong", id: ping.id });
+  assert.equal(store.status().state, "ok");
+  assert.equal(kernel.tiles().length, before + 1);
+});
+
+test("a dead kernel is not flooded", () => {
+  store.request(ID, 1, 0);
+  mock.timers.tick(WAITING_AFTER);
+  mock.timers.tick(GONE_AFTER);
+  const before = kernel.sent.length;
+  for (let i = 0; i < 200; i += 1) store.request(ID, i % 6, 1);
+  for (let i = 0; i < 600; i += 1) mock.timers.tick(1000);
+  assert.ok(kernel.sent.length - before <= 26, `${kernel.sent.length - before} messages in ten minutes`);
+});
+
+test("a lost tile is asked for once more while pings are answered, and then named as failed", () => {
+  store.request(ID, 1, 0);
+  for (let i = 0; i < 3; i += 1) {
+    mock.timers.tick(WAITING_AFTER);
+    if (kernel.last.kind === "ping") kernel.reply({ kind: "pong", id: kernel.last.id });
+    mock.timers.tick(GONE_AFTER);
+  }
+  assert.equal(kernel.tiles().filter((r) => r.layer === 1).length, 2);
+  assert.match(store.failure(ID, 1, 0) ?? "", /does not answer/);
+});
+
+test("a refused tile says why and is not asked for again", () => {
+  store.request(ID, 1, 0);
+  kernel.reply({ kind: "error", id: kernel.last.id, message: "not in this file", needsKernel: true });
+  assert.equal(store.failure(ID, 1, 0), "not in this file");
+  store.request(ID, 1, 0);
+  assert.equal(kernel.tiles().length, 1);
+});
+
+test("an exact row comes as float32, is kept, and a refused one is asked for once", async () => {
+  const asked = store.row(ID, 0, 0, 1);
+  const request = kernel.last;
+  assert.equal(request.kind, "row");
+  const bytes = new Uint8Array(new Float32Array([0.25, 0.75]).buffer);
+  if (request.kind === "row") kernel.reply({ ...request }, bytes);
+  assert.deepEqual([...((await asked) ?? [])], [0.25, 0.75]);
+  assert.deepEqual([...((await store.row(ID, 0, 0, 1)) ?? [])], [0.25, 0.75]);
+  const refused = store.row(ID, 0, 0, 0);
+  kernel.reply({ kind: "error", id: kernel.last.id, message: "no" });
+  assert.equal(await refused, null);
+  assert.equal(await store.row(ID, 0, 0, 0), null);
+  assert.equal(kernel.sent.length, 2);
+});
+
+test("nobody waits for ever for a row", async () => {
+  const asked = store.row(ID, 0, 0, 1);
+  mock.timers.tick(WAITING_AFTER);
+  mock.timers.tick(GONE_AFTER);
+  assert.equal(await asked, null);
+});
+
+test("eager tiles need no message and follow a new header", () => {
+  const meta = { source: ID, layer: 0, head: 0, rows: 2, cols: 2, codec: "u8", gamma: 0.5, scale: 1 } as const;
+  kernel.eager = new DataView(Uint8Array.from([7, 255, 0, 0, 0]).buffer);
+  kernel.header = { ...HEADER, tiles: [{ ...meta, offset: 1, length: 4 }] };
+  kernel.emit("change:header");
+  assert.equal(store.get(ID, 0, 0)?.value(0, 0), 1);
+  kernel.header = { ...HEADER, tiles: [{ ...meta, layer: 1, offset: 4, length: 4 }] };
+  kernel.emit("change:header");
+  assert.equal(store.get(ID, 1, 0), undefined); // beyond the bytes
+  assert.equal(kernel.sent.length, 0);
+});
+
+test("views of one store share its tiles, and the survivor carries on when the first view is closed", () => {
+  const pool = new TilePool();
+  const [one, two] = [new AbortController(), new AbortController()];
+  const first = pool.acquire("anywidget:s", kernel.model(), one.signal);
+  const second = pool.acquire("anywidget:s", kernel.model(), two.signal);
+  assert.equal(first, second);
+  first.request(ID, 1, 0);
+  one.abort();
+  kernel.answer(kernel.last);
+  assert.ok(second.get(ID, 1, 0));
+  two.abort();
+  const sent = kernel.sent.length;
+  mock.timers.tick(60_000);
+  assert.equal(kernel.sent.length, sent);
+  assert.notEqual(pool.acquire("anywidget:s", kernel.model(), life.signal), first);
+});
+
+test("the cache forgets what was used longest ago and stays within its bytes", () => {
+  const lru = new ByteLru<string>(100);
+  lru.set("a", "a", 40);
+  lru.set("b", "b", 40);
+  lru.get("a");
+  lru.set("c", "c", 40);
+  assert.deepEqual([lru.get("a"), lru.get("b"), lru.get("c"), lru.bytes], ["a", undefined, "c", 80]);
+  lru.set("big", "big", 500);
+  assert.deepEqual([lru.get("big"), lru.get("a")], ["big", undefined]);
+});
