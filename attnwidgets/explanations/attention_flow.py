@@ -106,8 +106,8 @@ def attention_flow(
         seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
         message = (
             f"attention_flow over {n_tokens} tokens takes about {seconds / 60:.1f} minutes for layer "
-            f"{source.layers[-1]} alone; pass force=True to run it, take words (aw.attention(trace).to('word')) "
-            "or aw.rollout, which approximates it in milliseconds."
+            f"{source.layers[-1]} alone; pass force=True to run it, give it words "
+            "(aw.attention(trace).to('word')), or use aw.rollout, which approximates it in milliseconds."
         )
         raise ValueError(message)
     options = {
