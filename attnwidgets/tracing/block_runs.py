@@ -17,26 +17,32 @@ from attnwidgets.tracing.recorder import Call, forward_parameters, recording
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
     from attnwidgets.tracing.layouts import Layout
 
+    # A layout that fits, the block's name and the block.
+    Fit = tuple[Layout, str, nn.Module]
+
 # Blocks hold no reference to their trace, so that they go when it goes.
-_runs: weakref.WeakKeyDictionary[Trace, dict[str, tuple[_Kept, ...]]] = weakref.WeakKeyDictionary()
+_runs: weakref.WeakKeyDictionary[Trace, dict[str, list[_Kept]]] = weakref.WeakKeyDictionary()
+# Which layout was proved for a module, by module: once per model, not once per trace.
+_proved: weakref.WeakKeyDictionary[nn.Module, Layout] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Kept:
-    """One block of one pass with the layouts that may describe it."""
+    """One block of one pass with the layouts that may describe it, or the one that does."""
 
     block: Block
-    others: tuple[Layout, ...]
+    candidates: tuple[Layout, ...]
+    proved: bool = False
 
 
-def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:  # noqa: ANN401 - anything given as a trace
+def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
     """Return one block of a trace, its description proved on first use. The first call runs the model once.
 
     Args:
@@ -47,28 +53,45 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:  # noqa
 
     Raises:
         UnsupportedModelError: If the block is not described, or does not compute what its description says.
+        ValueError: If the block returned NaN or infinite numbers; the message names the first layer that did.
     """
-    kept = _blocks(trace, stream, method)[layer]
-    refused: UnsupportedModelError | None = None
-    for layout in (kept.block.layout, *kept.others):
-        block = kept.block if layout is kept.block.layout else replace(kept.block, layout=layout)
-        try:
+    with _lock:
+        kept = _blocks(trace, stream, method)[layer]
+        if not kept.proved:
             with torch.no_grad():
-                block.prove()
-        except UnsupportedModelError as error:
-            refused = refused or error
-            continue
-        except (RuntimeError, TypeError, AttributeError) as error:
-            # A module of that name that takes other arguments or shapes.
-            refused = refused or UnsupportedModelError(
-                f"{type(block.module).__name__} is not built as the description of {layout.family} says ({error}). {WITHOUT}"
-            )
-            continue
-        return block
-    raise UnsupportedModelError(f"{method} is not available: {refused}") from refused
+                kept.block = _prove(kept, layer, method)
+            kept.proved = True
+        return kept.block
 
 
-def described(trace: Any, stream: str, method: str) -> None:  # noqa: ANN401 - anything given as a trace
+def _prove(kept: _Kept, layer: int, method: str) -> Block:
+    """Return the block under the layout that recomputes its output best, if that is good enough."""
+    block = kept.block
+    known = _proved.get(block.module)
+    if known is not None and known in kept.candidates:
+        return replace(block, layout=known)
+    tried = []
+    for layout in kept.candidates:
+        candidate = replace(block, layout=layout)
+        try:
+            tried.append((candidate.off(), candidate))
+        except (RuntimeError, TypeError, AttributeError):
+            # Modules of these names that take other arguments or shapes.
+            tried.append((float("inf"), candidate))
+    off, best = min(tried, key=lambda item: item[0])
+    if not off <= 1:
+        raise UnsupportedModelError(
+            f"{method} is not available: layer {layer}, {type(block.module).__name__}, does not compute "
+            f"what the "
+            f"description of {best.layout.family} says ({off:.3g} times the tolerance apart). If the model "
+            f"was "
+            f"changed since it was traced, trace it again. {WITHOUT}"
+        )
+    _proved[block.module] = best.layout
+    return best
+
+
+def described(trace: Any, stream: str, method: str) -> None:
     """Refuse a trace whose blocks no layout fits, without running the model.
 
     Raises:
@@ -77,7 +100,19 @@ def described(trace: Any, stream: str, method: str) -> None:  # noqa: ANN401 - a
     _layouts(trace, stream, method)
 
 
-def _layouts(trace: Any, stream: str, method: str) -> list[tuple[str, list[tuple[Layout, str, nn.Module]]]]:  # noqa: ANN401
+def norms_last(trace: Any, stream: str, method: str) -> bool:
+    """Return whether a stream's blocks norm what they mixed (post-norm) rather than what they read.
+
+    Told from the descriptions where they agree; where a name leaves both open (OPT), the first block is
+    proved.
+    """
+    orders = {
+        layout.order == "post" for _, fits in _layouts(trace, stream, method)[:1] for layout, _, _ in fits
+    }
+    return orders.pop() if len(orders) == 1 else block_of(trace, 0, stream, method).layout.order == "post"
+
+
+def _layouts(trace: Any, stream: str, method: str) -> list[tuple[str, list[Fit]]]:
     """Return, layer by layer, the attention module's name and the layouts that fit around it."""
     if getattr(trace, "model", None) is None or not isinstance(trace, Trace):
         raise UnsupportedModelError(
@@ -97,63 +132,87 @@ def _layouts(trace: Any, stream: str, method: str) -> list[tuple[str, list[tuple
         if not fits:
             owner = _owner(model, name)
             raise UnsupportedModelError(
-                f"{method} is not available: the block {owner} (stream {stream!r}) is not described. {WITHOUT}"
+                f"{method} is not available: the block {owner} (stream {stream!r}) is not described. "
+                f"{WITHOUT}"
             )
         found.append((name, fits))
     return found
 
 
 def _owner(model: nn.Module, name: str) -> str:
-    """Return the class name of the block an attention module lies in: the module right below a numbered one."""
+    """Return the class name of the block around an attention module: what lies right below a number."""
     parts = name.split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdigit()]
     path = ".".join(parts[: numbers[0] + 1]) if numbers else name
     return type(model.get_submodule(path)).__name__
 
 
-def _blocks(trace: Any, stream: str, method: str) -> tuple[_Kept, ...]:  # noqa: ANN401
+def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
     with _lock:
         kept = _runs.get(trace) if isinstance(trace, Trace) else None
         if kept is not None and stream in kept:
             return kept[stream]
         layouts = _layouts(trace, stream, method)
-        blocks = _rerun(trace, layouts)
+        blocks = _rerun(trace, layouts, method)
         _runs.setdefault(trace, {})[stream] = blocks
         return blocks
 
 
 @dataclass
 class _Seen:
-    """What hooks and the recorder see of one call of one block."""
+    """What is seen of one call of one block."""
 
     hidden: Tensor
     values: Tensor | None = None
     output: Tensor | None = None
     call: int = -1
+    calls: int = 0
 
 
-def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[tuple[Layout, str, nn.Module]]]]) -> tuple[_Kept, ...]:
-    """Run the model on the trace's inputs and return its blocks in order (a shared block once per call)."""
-    model = unwrap(trace.model)
-    seen: dict[str, list[_Seen]] = {name: [] for name, _ in layouts}
-    names = {id(model.get_submodule(name)): name for name in seen}
+class _Watch:
+    """Hooks around blocks and an edit that changes nothing: what each of their calls read and returned.
 
-    def start(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        given = args[0] if args else kwargs.get("hidden_states")
-        if isinstance(given, torch.Tensor):
-            seen[name].append(_Seen(given.detach()[0]))
+    Args:
+        model: The model.
+        names: Names of the attention modules whose blocks are watched.
+    """
 
-    def end(name: str, output: Any) -> None:  # noqa: ANN401 - a tensor, or a tuple that starts with one
-        first = output if isinstance(output, torch.Tensor) else output[0]
-        if seen[name]:
-            seen[name][-1].output = first.detach()[0]
+    def __init__(self, model: nn.Module, names: Iterable[str]) -> None:
+        self.seen: dict[str, list[_Seen]] = {name: [] for name in names}
+        self._names = {id(model.get_submodule(name)): name for name in self.seen}
+        self._running: list[str] = []
 
-    def keep(index: int, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        name = names.get(id(module))
-        if name is not None and seen[name]:
-            seen[name][-1].values, seen[name][-1].call = value.detach()[0], index
+    def hook(self, name: str, block: nn.Module) -> Iterator[Any]:
+        """Hook a block and yield the handles."""
+
+        def before(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            given = args[0] if args else kwargs.get("hidden_states")
+            if isinstance(given, torch.Tensor):
+                self.seen[name].append(_Seen(given.detach()[0]))
+                self._running.append(name)
+
+        def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+            if self._running:
+                first = output if isinstance(output, torch.Tensor) else output[0]
+                self.seen[self._running.pop()][-1].output = first.detach()[0]
+
+        yield block.register_forward_pre_hook(before, with_kwargs=True)
+        yield block.register_forward_hook(after)
+
+    def keep(self, index: int, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the values of an attention call, and count the calls of its block."""
+        if self._running:
+            found = self.seen[self._running[-1]][-1]
+            found.calls += 1
+            if self._names.get(id(module)) == self._running[-1]:
+                found.values, found.call = value.detach()[0], index
         return weights, value
 
+
+def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str) -> list[_Kept]:
+    """Run the model on the trace's inputs and return its blocks in order (a shared block once per call)."""
+    model = unwrap(trace.model)
+    watch = _Watch(model, [name for name, _ in layouts])
     options: dict[str, Any] = {"return_dict": True}
     takes = forward_parameters(model)
     if "use_cache" in takes:
@@ -162,27 +221,38 @@ def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[tuple[Layout, str, nn
         options["logits_to_keep"] = 1  # the head's work is not needed
     with ExitStack() as stack:
         stack.enter_context(borrowed(model))
-        for name, fits in {name: fits for name, fits in layouts}.items():
-            block = fits[0][2]
-            before = block.register_forward_pre_hook(
-                lambda _, args, kwargs, name=name: start(name, args, kwargs), with_kwargs=True
-            )
-            after = block.register_forward_hook(lambda _, __, output, name=name: end(name, output))
-            stack.callback(before.remove)
-            stack.callback(after.remove)
-        session = stack.enter_context(recording(model, (keep,)))
+        for name, fits in dict(layouts).items():
+            for handle in watch.hook(name, fits[0][2]):
+                stack.callback(handle.remove)
+        session = stack.enter_context(recording(model, (watch.keep,)))
         model(**{**trace.inputs, **options})
-    turns = {name: iter(found) for name, found in seen.items()}
-    return tuple(_kept(model, fits, next(turns[name], None), session.calls) for name, fits in layouts)
+    turns = {name: iter(found) for name, found in watch.seen.items()}
+    return [
+        _kept(model, fits, next(turns[name], None), session.calls, f"layer {number}", method)
+        for number, (name, fits) in enumerate(layouts)
+    ]
 
 
 def _kept(
-    model: nn.Module, fits: list[tuple[Layout, str, nn.Module]], found: _Seen | None, calls: Sequence[Call]
+    model: nn.Module,
+    fits: list[Fit],
+    found: _Seen | None,
+    calls: Sequence[Call],
+    where: str,
+    method: str,
 ) -> _Kept:
     layout, _, module = fits[0]
-    if found is None or found.values is None or found.output is None:
+    if found is None or found.values is None or found.output is None or found.calls != 1:
+        several = found is not None and found.calls > 1
+        why = "it attends more than once" if several else "it is not called with its hidden states"
         raise UnsupportedModelError(
-            f"what {type(module).__name__} read and returned could not be kept: it is called in another way. {WITHOUT}"
+            f"{method} is not available: no description fits {type(module).__name__}, {why}. {WITHOUT}"
+        )
+    if not found.output.isfinite().all():
+        raise ValueError(
+            f"{where} ({type(module).__name__}) is the first to return NaN or infinite numbers; look at the "
+            f"model's "
+            "weights and precision before explaining it."
         )
     dtype = tail_dtype(found.hidden.dtype)
     block = Block(
@@ -194,4 +264,4 @@ def _kept(
         found.values.to(dtype),
         found.output.to(dtype),
     )
-    return _Kept(block, tuple(other for other, _, _ in fits[1:]))
+    return _Kept(block, tuple(layout for layout, _, _ in fits))

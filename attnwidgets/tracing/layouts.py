@@ -1,14 +1,14 @@
 """What a transformer block is made of, family by family: a few lines of data each, believed only when proved.
 
 A layout names modules by their path in the block. It fits a block that holds them all; whether the block also
-computes what the layout says is found out at run time (`blocks.py`), so that a name taken by another architecture
-is refused and never trusted.
+computes what the layout says is found out at run time (`blocks.py`), so that a name taken by another
+architecture is refused and never trusted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Layout:
         norm2: Norm of the other side; "" for none.
         mlp: Modules applied one after another.
         value: The projection that values come from; "" where it is none of its own.
-        fused: How `value` also holds queries and keys: "" (it does not), "thirds" (queries, keys, values), "heads"
-            (query, key and value of a head side by side).
+        fused: How `value` also holds queries and keys: "" (it does not), "thirds" (queries, keys, values),
+            "heads" (query, key and value of a head side by side).
         after: Norm or scale of the attention's output before it is added (Gemma 2, DINOv2); "" for none.
     """
 
@@ -53,11 +53,11 @@ class Layout:
         return tuple(path for path in named if path)
 
 
-_BART = {"attention": "self_attn", "out": "self_attn.out_proj", "value": "self_attn.v_proj"}
-_BART_NORMS = {"norm1": "self_attn_layer_norm", "norm2": "final_layer_norm"}
+_BART: dict[str, Any] = {"attention": "self_attn", "out": "self_attn.out_proj", "value": "self_attn.v_proj"}
+_BART_NORMS: dict[str, Any] = {"norm1": "self_attn_layer_norm", "norm2": "final_layer_norm"}
 _FC = ("fc1", "activation_fn", "fc2")
-_LLAMA = {"attention": "self_attn", "out": "self_attn.o_proj", "value": "self_attn.v_proj"}
-_NEOX = {
+_LLAMA: dict[str, Any] = {"attention": "self_attn", "out": "self_attn.o_proj", "value": "self_attn.v_proj"}
+_NEOX: dict[str, Any] = {
     "attention": "attention",
     "out": "attention.dense",
     "norm1": "input_layernorm",
@@ -65,13 +65,17 @@ _NEOX = {
     "mlp": ("mlp",),
     "value": "attention.query_key_value",
 }
-_VIT = {"attention": "attention", "out": "attention.o_proj", "value": "attention.v_proj"}
-_WAV2VEC2 = {
+_VIT: dict[str, Any] = {"attention": "attention", "out": "attention.o_proj", "value": "attention.v_proj"}
+_WAV2VEC2: dict[str, Any] = {
     "attention": "attention",
     "out": "attention.out_proj",
     "norm1": "layer_norm",
     "norm2": "final_layer_norm",
-    "mlp": ("feed_forward.intermediate_dense", "feed_forward.intermediate_act_fn", "feed_forward.output_dense"),
+    "mlp": (
+        "feed_forward.intermediate_dense",
+        "feed_forward.intermediate_act_fn",
+        "feed_forward.output_dense",
+    ),
     "value": "attention.v_proj",
 }
 
@@ -129,8 +133,8 @@ LAYOUTS: tuple[Layout, ...] = (
         value="attn.c_attn",
         fused="thirds",
     ),
-    Layout("GPT-NeoX", "parallel", fused="heads", **_NEOX),  # type: ignore[arg-type]  # a dict of mixed types
-    Layout("GPT-NeoX (sequential)", "pre", fused="heads", **_NEOX),  # type: ignore[arg-type]  # as above
+    Layout("GPT-NeoX", "parallel", fused="heads", **_NEOX),
+    Layout("GPT-NeoX (sequential)", "pre", fused="heads", **_NEOX),
     Layout("OPT; encoders of Whisper and BART", "pre", mlp=_FC, **_BART, **_BART_NORMS),
     Layout("OPT-350m; encoders of Marian and BART", "post", mlp=_FC, **_BART, **_BART_NORMS),
     Layout(
@@ -159,9 +163,7 @@ LAYOUTS: tuple[Layout, ...] = (
         mlp=("mlp",),
         **_LLAMA,
     ),
-    Layout(
-        "Cohere", "parallel", norm1="input_layernorm", norm2="input_layernorm", mlp=("mlp",), **_LLAMA
-    ),
+    Layout("Cohere", "parallel", norm1="input_layernorm", norm2="input_layernorm", mlp=("mlp",), **_LLAMA),
     Layout(
         "Phi",
         "parallel",
@@ -193,6 +195,6 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout("ViT", "pre", norm1="layernorm_before", norm2="layernorm_after", mlp=("mlp",), **_VIT),
     Layout("CLIP", "pre", norm1="layer_norm1", norm2="layer_norm2", mlp=("mlp",), **_BART),
-    Layout("wav2vec 2.0", "post", **_WAV2VEC2),  # type: ignore[arg-type]  # a dict of mixed types
-    Layout("wav2vec 2.0 (stable norm)", "pre", **_WAV2VEC2),  # type: ignore[arg-type]  # as above
+    Layout("wav2vec 2.0", "post", **_WAV2VEC2),
+    Layout("wav2vec 2.0 (stable norm)", "pre", **_WAV2VEC2),
 )
