@@ -126,16 +126,20 @@ class TileStore(SharedModel):
         kind, number = request["kind"], request.get("id")
         if kind == "ping":
             return {"kind": "pong", "id": number}, []
+        read = {"tile": _tile, "row": _row}.get(kind)
+        if read is None:
+            return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
         try:
-            if kind not in {"tile", "row"}:
-                raise ValueError(f"unknown request {kind!r}")
-            with self._lock:
-                source = self._sources.get(request.get("source", ""))
-            if source is None:
-                raise LookupError(f"{request.get('source')!r} is no longer shown; run the cell again.")
-            return (_tile if kind == "tile" else _row)(source, request)
+            return read(self._source(request.get("source", "")), request)
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
             return {"kind": "error", "id": number, "message": str(error)}, []
+
+    def _source(self, name: str) -> Source:
+        with self._lock:
+            source = self._sources.get(name)
+        if source is None:
+            raise LookupError(f"{name!r} is no longer shown; run the cell again.")
+        return source
 
 
 def _tile(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
