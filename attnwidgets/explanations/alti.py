@@ -61,7 +61,7 @@ def alti(
             (post-norm blocks only differ).
         compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
             moves contributions by up to about 7e-5.
-        chunk_size: Source tokens that are compared at a time; None for as many as fit 32 MB.
+        chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an accelerator).
         stream: Which stream of a model with several; one that attends to itself.
         layers: Some layers by number; all by default.
 

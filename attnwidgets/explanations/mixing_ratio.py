@@ -6,6 +6,7 @@ Models, section 4.1.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from attnwidgets.explanations.block_maps import NO_NORM_AFTER, as_numpy, own_str
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.tracelike import TraceLike, carried
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 Stage = Literal["attn", "res", "res_ln", "enc"]
 
-_CHUNK_BYTES = 2**25
+# Chunks that stay in a processor's cache are fastest there; an accelerator wants more work at a time.
+_CHUNK_BYTES = 2**23
+_ACCELERATOR_CHUNK_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,13 @@ class Parts:
     def norms(self) -> Tensor:
         """Return the length of every vector [query, key], float64.
 
-        Beyond the attention weights this takes O(heads * query * key) at most and no more than a few times
-        32 MB. Squares and sums are float64, which takes the cancellation between heads below the rounding of
+        Beyond the attention weights this takes O(heads * query * key) at most and a few chunks. Squares and sums are float64, which takes the cancellation between heads below the rounding of
         float32 inputs.
         """
         n_heads, n_queries, n_keys = self.weights.shape
         exact = _exact_device(self.weights)
         found = torch.zeros(n_queries, n_keys, dtype=torch.float64, device=exact)
-        size = max(1, _CHUNK_BYTES // (8 * n_heads * (self.dim + 3 * n_queries)))
+        size = max(1, _chunk_bytes(exact) // (8 * n_heads * (self.dim + 3 * n_queries)))
         for keys, queries in self._chunks(size):
             u = self.sources(keys).to(exact).double()
             gram = torch.bmm(u, u.transpose(1, 2))
@@ -112,13 +113,13 @@ class Parts:
             to: [query, dim].
             power: 1 or 2, the norm of the difference.
             shift: Added to every component of the difference.
-            chunk_size: Keys at a time; None for what fits 32 MB.
+            chunk_size: Keys at a time; None for as many as fit a chunk.
 
         Returns:
             Distances; where a query does not read a key at all, the length of `to` itself.
         """
         n_queries, n_keys = self.weights.shape[1:]
-        size = chunk_size or max(1, _CHUNK_BYTES // (to.element_size() * self.dim * n_queries))
+        size = chunk_size or max(1, _chunk_bytes(to.device) // (to.element_size() * self.dim * n_queries))
         far = torch.linalg.vector_norm(to - shift, ord=power, dim=-1)
         found = far[:, None].repeat(1, n_keys)
         scaled = self.weights * self.row[:, None]
@@ -136,6 +137,10 @@ class Parts:
         unread = ~self.weights.any(0)
         unread.fill_diagonal_(fill_value=False)
         return torch.where(unread, far[:, None], found)
+
+
+def _chunk_bytes(device: torch.device) -> int:
+    return _CHUNK_BYTES if device.type == "cpu" else _ACCELERATOR_CHUNK_BYTES
 
 
 def _exact_device(tensor: Tensor) -> torch.device:
