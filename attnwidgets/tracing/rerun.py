@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -20,16 +20,18 @@ from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.recorder import forward_parameters, recording
 from attnwidgets.tracing.trace import RecordedLayer, Trace
+from attnwidgets.tracing.watching import HIDDEN_DIMS, is_cache, is_hidden, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from attnwidgets.tracing.recorder import Call
+    from attnwidgets.tracing.watching import Invocation
 
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 HALF = (torch.float16, torch.bfloat16)
-_LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
-_HIDDEN_DIMS = 3  # [batch, token, width]
 
 
 class Run(Protocol):
@@ -59,6 +61,8 @@ class RecordedBlock:
         kwargs: Its keywords.
         output: What it returned first, [1, query, width].
         call: Which of the attention calls it makes is the stream's.
+        attention: That call.
+        values: Its values [1, kv head, key, head dim].
     """
 
     name: str
@@ -67,12 +71,14 @@ class RecordedBlock:
     kwargs: dict[str, Any]
     output: Tensor
     call: int
+    attention: Call
+    values: Tensor
 
     @property
     def hidden(self) -> Tensor:
         """The hidden states it was given, [1, token, width]."""
         for value in (*self.args, self.kwargs.get("hidden_states"), *self.kwargs.values()):
-            if _is_hidden(value):
+            if is_hidden(value):
                 found: Tensor = value
                 return found
         raise UnsupportedModelError(f"block {self.name!r} takes no hidden states [batch, token, width]")
@@ -182,11 +188,11 @@ def capture(trace: Trace, stream: str, purpose: str) -> RecordedBlocks:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    with borrowed(model), _watching(model) as watch:
+    with borrowed(model), watching(model) as watch:
         with recording(model, [watch.attention]) as session:
             model(**trace.inputs, **options)
-        names = [call.name for call in session.calls]
-    own = _matching([layer.call.name for layer in recorded], names, purpose)
+        calls = tuple(session.calls)
+    own = _matching([layer.call.name for layer in recorded], [call.name for call in calls], purpose)
     modules = {id(module): name for name, module in model.named_modules()}
     blocks = []
     for layer, call in enumerate(own):
@@ -199,7 +205,8 @@ def capture(trace: Trace, stream: str, purpose: str) -> RecordedBlocks:
                 "and it is the first that does; check the model or its dtype before explaining it"
             )
         place = found.calls.index(call)
-        blocks.append(RecordedBlock(name, found.module, found.args, found.kwargs, output, place))
+        given = (found.module, found.args, found.kwargs)
+        blocks.append(RecordedBlock(name, *given, output, place, calls[call], watch.values[call]))
     norm = watch.norm_after(blocks[-1].output)
     return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stream), len(trace.axes(stream)[1]))
 
@@ -230,83 +237,6 @@ def first_tensor(output: Any) -> Tensor:
     return output
 
 
-@dataclass
-class _Invocation:
-    """A call of a module: its inputs, and the attention calls made in it so far."""
-
-    module: nn.Module
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    output: Any = None
-    calls: list[int] = field(default_factory=list)
-
-
-class _Watch:
-    """Which calls of modules each attention call lies in."""
-
-    def __init__(self, model: nn.Module) -> None:
-        lists = [module for module in model.modules() if isinstance(module, _LISTS)]
-        self.elements = {id(child) for module in lists for child in module.children()}
-        self.stack: list[_Invocation] = []
-        self.around: list[tuple[_Invocation, ...]] = []
-        self.norms: list[tuple[Tensor, nn.Module]] = []
-
-    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.stack.append(_Invocation(module, _kept(args), _kept(kwargs)))
-
-    def after(self, module: nn.Module, _: tuple[Any, ...], __: dict[str, Any], output: Any) -> None:
-        # A call that was cut short by an exception which the model caught leaves its entry behind.
-        while self.stack[-1].module is not module:
-            self.stack.pop()
-        done = self.stack.pop()
-        if done.calls:
-            done.output = output
-
-    def norm(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        inside = any(id(invocation.module) in self.elements for invocation in self.stack)
-        if not inside and args and isinstance(args[0], Tensor):
-            self.norms.append((args[0], module))
-
-    def attention(self, index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        for invocation in self.stack:
-            invocation.calls.append(index)
-        self.around.append(tuple(self.stack))
-        return weights, values
-
-    def block_of(self, call: int, own: set[int], purpose: str) -> _Invocation:
-        """Return the block of an attention call, given all calls of its stream."""
-        alone = [one for one in self.around[call] if len(own.intersection(one.calls)) == 1]
-        elements = [one for one in alone if id(one.module) in self.elements]
-        if elements:
-            return elements[0]
-        # No list of layers: the outermost module that is repeated, or what surrounds the one attention.
-        if len(own) > 1 and alone:
-            return alone[0]
-        if len(alone) > 2:  # noqa: PLR2004 - a model, a block and its attention
-            return alone[-2]
-        raise UnsupportedModelError(f"{purpose} found no block around attention call {call}")
-
-    def norm_after(self, output: Tensor) -> nn.Module | None:
-        """Return the norm outside all blocks that read `output`, the same memory."""
-        where = (output.data_ptr(), output.shape)
-        return next((module for read, module in self.norms if (read.data_ptr(), read.shape) == where), None)
-
-
-@contextmanager
-def _watching(model: nn.Module) -> Iterator[_Watch]:
-    watch = _Watch(model)
-    with ExitStack() as stack:
-        for module in model.modules():
-            if next(module.children(), None) is not None:
-                # Before the user's own hooks, which run again when the block is called again.
-                handle = module.register_forward_pre_hook(watch.before, prepend=True, with_kwargs=True)
-                stack.callback(handle.remove)
-                stack.callback(module.register_forward_hook(watch.after, with_kwargs=True).remove)
-            elif "norm" in type(module).__name__.lower():
-                stack.callback(module.register_forward_pre_hook(watch.norm).remove)
-        yield watch
-
-
 def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
     """Return which calls of a pass are a stream's, given its modules' names; one may be called often."""
     places: dict[str, list[int]] = {}
@@ -326,38 +256,19 @@ def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
     return found
 
 
-def _output_of(invocation: _Invocation, n_queries: int, name: str, purpose: str) -> Tensor:
+def _output_of(invocation: Invocation, n_queries: int, name: str, purpose: str) -> Tensor:
     output = first_tensor(invocation.output)
-    if output.dim() != _HIDDEN_DIMS or output.shape[:2] != (1, n_queries):
+    if output.dim() != HIDDEN_DIMS or output.shape[:2] != (1, n_queries):
         raise UnsupportedModelError(
             f"{purpose}: block {name!r} returns {tuple(output.shape)}, not [1, {n_queries} queries, width]"
         )
     return output
 
 
-def _is_hidden(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() == _HIDDEN_DIMS and value.is_floating_point()
-
-
-def _is_cache(value: Any) -> bool:
-    return hasattr(value, "batch_repeat_interleave")
-
-
 def _any_cache(value: Any) -> bool:
     if isinstance(value, dict):
         value = tuple(value.values())
-    return any(_any_cache(item) for item in value) if isinstance(value, (tuple, list)) else _is_cache(value)
-
-
-def _kept(value: Any) -> Any:
-    """Return inputs that later in-place operations of the model cannot change."""
-    if _is_hidden(value):
-        return value.clone()
-    if isinstance(value, dict):
-        return {name: _kept(item) for name, item in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(_kept(item) for item in value)
-    return copy.deepcopy(value) if _is_cache(value) else value
+    return any(_any_cache(item) for item in value) if isinstance(value, (tuple, list)) else is_cache(value)
 
 
 def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool) -> Any:
@@ -369,14 +280,14 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
             value = value.float()
         if value.dim() > 1 and value.shape[0] == 1 and n > 1:
             value = value.expand(n, *value.shape[1:])
-            return value.contiguous() if _is_hidden(value) else value
+            return value.contiguous() if is_hidden(value) else value
         # The model may write into its hidden states.
-        return value.clone() if _is_hidden(value) else value
+        return value.clone() if is_hidden(value) else value
     if isinstance(value, dict):
         return {name: _copies(item, n, swap=swap, widen=widen) for name, item in value.items()}
     if type(value) in (tuple, list):
         return type(value)(_copies(item, n, swap=swap, widen=widen) for item in value)
-    if _is_cache(value):
+    if is_cache(value):
         value = copy.deepcopy(value)
         value.batch_repeat_interleave(n)
     return value

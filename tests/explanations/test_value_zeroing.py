@@ -13,6 +13,7 @@ import torch
 
 from attnwidgets.explanations.rollout import rollout
 from attnwidgets.explanations.value_zeroing import value_zeroing
+from attnwidgets.tracing import resume as resuming
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.rerun import capture
@@ -213,6 +214,28 @@ def test_it_equals_really_zeroing_values_in_every_family(family):
         assert apart(ours, expected) < 1e-6, stream
 
 
+@pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
+def test_the_closed_form_equals_calling_the_block_again(family, monkeypatch):
+    found = _traced(family)
+    blocks = capture(found, found.default_stream, "test")
+    assert all(resuming.resume(blocks, layer) is not None for layer in range(len(blocks.layers)))
+    rest = tuple(i for i in range(len(found.tokens)) if i not in (0, 2))
+    span = Unit("span", ("a", "b"), ((0, 2), rest), (False, False))
+    fast = [value_zeroing(found, unit=unit).values for unit in (None, span)]
+    monkeypatch.setattr(resuming, "resume", lambda *_: None)
+    called = [value_zeroing(found, unit=unit).values for unit in (None, span)]
+    assert max(map(apart, fast, called)) < 1e-6
+
+
+def test_a_block_that_a_hook_changes_is_called_again_as_it_is():
+    model = tiny.build(tiny.TEXT["Llama"])
+    plain = value_zeroing(trace(model, None, IDS)).values
+    model.model.layers[0].register_forward_hook(lambda _, __, output: output + 2.0)
+    found = trace(model, None, IDS)
+    assert resuming.resume(capture(found, "self", "test"), 0) is None
+    assert apart(value_zeroing(found).layer(0), plain[0]) > 1e-3
+
+
 def test_spans_are_zeroed_jointly_as_brute_force_does():
     found = _traced("Llama")
     spans = ((0,), (1, 2), (3, 6), (4, 5), (7,))
@@ -352,7 +375,7 @@ def test_opening_a_layer_computes_that_layer_only():
     given = trace(model, None, IDS)
     calls = []
     for layer, block in enumerate(model.model.layers):
-        block.register_forward_hook(lambda *_, layer=layer: calls.append(layer))
+        block.mlp.register_forward_hook(lambda *_, layer=layer: calls.append(layer))
     found = value_zeroing(given)
     assert calls == [0, 1]
     calls.clear()
@@ -376,15 +399,15 @@ def _state(model):
 def test_the_model_comes_back_as_it_was(interrupted):
     model = tiny.build(tiny.TEXT["GPT-2"]).train()
     given = trace(model, None, IDS)
-    block = model.transformer.h[1]
+    mlp = model.transformer.h[1].mlp.c_fc
     seen = []
 
     def stop(*_):
         seen.append(1)
-        if interrupted and len(seen) > 2:
+        if interrupted and len(seen) > 5:
             raise KeyboardInterrupt
 
-    block.register_forward_hook(stop)
+    mlp.register_forward_hook(stop)
     weights, *before = _state(model)
     if interrupted:
         found = value_zeroing(given, chunk=1)
