@@ -57,11 +57,12 @@ def alti(
         distance: The norm of the above: "l1" as published, or "l2".
         rolled_out: Multiply the layers, R_l = C_l R_{l-1}, as the paper does for whole models; a layer is
             then the contribution of the input's tokens. Rows hold the residual already.
-        after: "norm1" as published; "norm2" compares after the block's second norm with the block's output
-            (post-norm blocks only differ).
+        after: "norm1" as published; "norm2" compares after the block's second norm with the block's
+            output, which differs for post-norm blocks only.
         compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
             moves contributions by up to about 7e-5.
-        chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an accelerator).
+        chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an
+            accelerator).
         stream: Which stream of a model with several; one that attends to itself.
         layers: Some layers by number; all by default.
 

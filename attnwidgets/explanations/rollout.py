@@ -193,7 +193,7 @@ class _Cumulative:
 def _single(matrix: NDArray[np.float64], number: int) -> Array:
     """Return a product in float32, if it has a place there."""
     largest = float(np.abs(matrix).max(initial=0.0))
-    if not largest <= np.finfo(np.float32).max:
+    if not largest <= float(np.finfo(np.float32).max):
         message = (
             f"the product of the layers up to {number} reaches {largest:.2g}, beyond float32; "
             "normalise rows before the product, or start at a later layer."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.blocks import WITHOUT, Block, fitting, tail_dtype
+from attnwidgets.tracing.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
 from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.recorder import Call, forward_parameters, recording
 from attnwidgets.tracing.trace import RecordedLayer, Trace
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Blocks hold no reference to their trace, so that they go when it goes.
 _runs: weakref.WeakKeyDictionary[Trace, dict[str, list[_Kept]]] = weakref.WeakKeyDictionary()
 # Which layout was proved for a module, by module: once per model, not once per trace.
-_proved: weakref.WeakKeyDictionary[nn.Module, Layout] = weakref.WeakKeyDictionary()
+_proved: weakref.WeakKeyDictionary[nn.Module, tuple[Layout, tuple[Any, ...]]] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
@@ -68,8 +68,9 @@ def _prove(kept: _Kept, layer: int, method: str) -> Block:
     """Return the block under the layout that recomputes its output best, if that is good enough."""
     block = kept.block
     known = _proved.get(block.module)
-    if known is not None and known in kept.candidates:
-        return replace(block, layout=known)
+    structure = _structure(block.module)
+    if known is not None and known[1] == structure and known[0] in kept.candidates:
+        return replace(block, layout=known[0])
     tried = []
     for layout in kept.candidates:
         candidate = replace(block, layout=layout)
@@ -87,8 +88,14 @@ def _prove(kept: _Kept, layer: int, method: str) -> Block:
             f"was "
             f"changed since it was traced, trace it again. {WITHOUT}"
         )
-    _proved[block.module] = best.layout
+    _proved[block.module] = (best.layout, structure)
     return best
+
+
+def _structure(block: nn.Module) -> tuple[Any, ...]:
+    """Return what makes a block compute something else when it changes: its modules' classes and hooks."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks")  # torch tells of them in no other way
+    return tuple((type(part), *(len(getattr(part, kind)) for kind in hooks)) for part in block.modules())
 
 
 def described(trace: Any, stream: str, method: str) -> None:
@@ -153,7 +160,7 @@ def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
         if kept is not None and stream in kept:
             return kept[stream]
         layouts = _layouts(trace, stream, method)
-        blocks = _rerun(trace, layouts, method)
+        blocks = _rerun(trace, layouts, method, stream)
         _runs.setdefault(trace, {})[stream] = blocks
         return blocks
 
@@ -209,7 +216,7 @@ class _Watch:
         return weights, value
 
 
-def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str) -> list[_Kept]:
+def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str, stream: str) -> list[_Kept]:
     """Run the model on the trace's inputs and return its blocks in order (a shared block once per call)."""
     model = unwrap(trace.model)
     watch = _Watch(model, [name for name, _ in layouts])
@@ -227,10 +234,18 @@ def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str) 
         session = stack.enter_context(recording(model, (watch.keep,)))
         model(**{**trace.inputs, **options})
     turns = {name: iter(found) for name, found in watch.seen.items()}
-    return [
+    blocks = [
         _kept(model, fits, next(turns[name], None), session.calls, f"layer {number}", method)
         for number, (name, fits) in enumerate(layouts)
     ]
+    for number, kept in enumerate(blocks):
+        query, then = kept.block.call.query[0], trace.query_key(number, stream)[0]
+        if not (query - then).float().norm() <= tolerance(query.dtype) * then.float().norm():
+            raise UnsupportedModelError(
+                f"{method} is not available: the model was changed since it was traced (layer {number} has other "
+                "queries than then); trace it again."
+            )
+    return blocks
 
 
 def _kept(

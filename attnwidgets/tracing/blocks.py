@@ -34,6 +34,11 @@ def tail_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype in _TOLERANCE else torch.float32
 
 
+def tolerance(dtype: torch.dtype) -> float:
+    """Return by what share of its size a recomputed state may differ, for a model of this precision."""
+    return _TOLERANCE.get(dtype, _HALF_TOLERANCE)
+
+
 @dataclass(frozen=True)
 class Norm:
     """LayerNorm or RMSNorm as gain * (x - mean) / deviation(x) + shift; RMSNorm has no mean.
@@ -258,7 +263,7 @@ class Block:
             * torch.finfo(own).eps
             * (self.output.double().norm(dim=-1) + self.hidden.double().norm(dim=-1))
         )
-        ratio = wrong / (_TOLERANCE.get(own, _HALF_TOLERANCE) * update + slack)
+        ratio = wrong / (tolerance(own) * update + slack)
         return float(ratio.nan_to_num(nan=torch.inf).max())
 
     def value_projection(self) -> tuple[Tensor, Tensor | None]:
@@ -284,7 +289,7 @@ class Block:
         made = read @ matrix if bias is None else read @ matrix + bias
         values = self.values.transpose(0, 1).flatten(1)
         own = self.call.query.dtype
-        if not (made - values).norm() <= _TOLERANCE.get(own, _HALF_TOLERANCE) * values.norm():
+        if not (made - values).norm() <= tolerance(own) * values.norm():
             raise UnsupportedModelError(
                 f"the values of {type(self.module).__name__} are not those of its projection "
                 f"{layout.value}. {WITHOUT}"

@@ -68,8 +68,8 @@ class Parts:
     def norms(self) -> Tensor:
         """Return the length of every vector [query, key], float64.
 
-        Beyond the attention weights this takes O(heads * query * key) at most and a few chunks. Squares and sums are float64, which takes the cancellation between heads below the rounding of
-        float32 inputs.
+        Beyond the attention weights this takes no more than a few chunks. Squares and sums are float64, which
+        takes the cancellation between heads below the rounding of float32 inputs.
         """
         n_heads, n_queries, n_keys = self.weights.shape
         exact = _exact_device(self.weights)

@@ -42,10 +42,8 @@ def test_lengths_are_the_authors(traced, shared, variant) -> None:
                 assert relative(attention_norm(found[name], variant).values, expected[key]) < tolerance
 
 
-def test_the_computation_itself_is_exact_in_float64(traced, shared) -> None:
-    dtype, found = traced
-    if dtype == "float32":
-        pytest.skip("of the float64 model")
+def test_the_computation_itself_is_exact_in_float64(shared) -> None:
+    found = traces(shared, "float64")
     expected = numbers(shared, "globenc_and_norms")
     exact = expected["s2_subwords/attn_norm"].dtype == np.float64
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Block descriptions: what they recompute is what the model computed, and what they do not know they refuse."""
+"""Block descriptions recompute what the model computed, and refuse what they do not know."""
 
 from __future__ import annotations
 
@@ -175,6 +175,21 @@ def test_a_block_that_computes_something_else_is_refused_by_name() -> None:
         UnsupportedModelError, match=r"alti is not available: layer 1, BertLayer, .*value_zeroing"
     ):
         block_of(found, 1, "self", "alti")
+
+
+def test_what_was_changed_after_it_was_proved_is_found_out() -> None:
+    model, found = make("BERT")
+    block_of(found, 1, "self", "alti")
+    dense = model.bert.encoder.layer[1].attention.output.dense
+    handle = dense.register_forward_hook(lambda _, __, output: output * 2)
+    with pytest.raises(UnsupportedModelError, match="layer 1, BertLayer"):
+        block_of(trace(model, None, IDS), 1, "self", "alti")
+    handle.remove()
+    block_of(trace(model, None, IDS), 1, "self", "alti")
+    late = trace(model, None, IDS)
+    model.bert.embeddings.word_embeddings.weight.data *= -1
+    with pytest.raises(UnsupportedModelError, match="changed since it was traced"):
+        block_of(late, 0, "self", "alti")
 
 
 def test_blocks_that_attend_twice_and_unknown_ones_are_refused_by_name() -> None:
