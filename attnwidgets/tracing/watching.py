@@ -43,9 +43,11 @@ class Watch:
         self.values: list[Tensor] = []
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Enter a module: a forward pre-hook."""
         self.stack.append(Invocation(module, _kept(args), _kept(kwargs)))
 
     def after(self, module: nn.Module, _: tuple[Any, ...], __: dict[str, Any], output: Any) -> None:
+        """Leave a module: a forward hook."""
         # A call that was cut short by an exception which the model caught leaves its entry behind.
         while self.stack[-1].module is not module:
             self.stack.pop()
@@ -54,11 +56,13 @@ class Watch:
             done.output = output
 
     def norm(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Keep what a norm outside all blocks reads: a forward pre-hook."""
         inside = any(id(invocation.module) in self.elements for invocation in self.stack)
         if not inside and args and isinstance(args[0], Tensor):
             self.norms.append((args[0], module))
 
     def attention(self, index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep where an attention call was made, and its values: an edit that changes nothing."""
         for invocation in self.stack:
             invocation.calls.append(index)
         self.around.append(tuple(self.stack))
@@ -86,6 +90,7 @@ class Watch:
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[Watch]:
+    """Watch a borrowed model; the hooks go when the block ends."""
     watch = Watch(model)
     with ExitStack() as stack:
         for module in model.modules():
@@ -100,10 +105,12 @@ def watching(model: nn.Module) -> Iterator[Watch]:
 
 
 def is_hidden(value: Any) -> bool:
+    """Return whether a value has the form of hidden states [batch, token, width]."""
     return isinstance(value, Tensor) and value.dim() == HIDDEN_DIMS and value.is_floating_point()
 
 
 def is_cache(value: Any) -> bool:
+    """Return whether a value is one of transformers' caches of keys and values."""
     return hasattr(value, "batch_repeat_interleave")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
-from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import torch
 
 from attnwidgets.explanations.rollout import rollout
 from attnwidgets.explanations.value_zeroing import value_zeroing
-from attnwidgets.tracing import resume as resuming
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.rerun import capture
@@ -21,7 +18,8 @@ from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.units import Unit
 from tests.tracing import tiny
 
-IDS = [5, 17, 31, 9, 44, 8, 23, 60]
+from .zeroing import IDS, apart, traced
+
 # Where each reference file is off, and why (absolute, in row-normalised scores).
 TOLERANCES = {
     "value_zeroing__cosine": 1e-5,
@@ -46,10 +44,6 @@ def traces(minilm, mixing):
         found[name] = trace(model, tokenizer, given["text"], text_pair=given.get("text_pair"))
         assert found[name].input_ids.tolist() == given["input_ids"]
     return found
-
-
-def apart(found, expected):
-    return float(np.abs(found - expected).max())
 
 
 # The authors' numbers
@@ -131,134 +125,11 @@ def test_one_minus_cosine_in_float32_is_noise_and_ours_is_not(traces, mixing):
     assert worst["ours"] < TOLERANCES["value_zeroing__cosine"]
 
 
-# Brute force: plain forward hooks on the value projections, whole model runs, hidden states as reported
-
-_VALUES = re.compile(r"(^|\.)(value|v_proj|v_lin|v|c_attn|query_key_value|Wqkv)$")
-# Reported before a final norm: post-norm models have none, and ViT applies its own afterwards.
-_NO_FINAL_NORM = ("BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "Marian", "ViT")
-
-
-def _in_stream(name, stream):
-    cross = "EncDec" in name or "encoder_attn" in name
-    if stream == "cross":
-        return cross
-    return stream == "self" or (not cross and ("decoder" in name) == (stream == "decoder"))
-
-
-def _without_value(name, output, tokens, n_heads):
-    output = output.clone()
-    if name.endswith(("c_attn", "Wqkv")):
-        output[:, tokens, 2 * output.shape[-1] // 3 :] = 0
-    elif name.endswith("query_key_value"):
-        parts = output.view(*output.shape[:2], n_heads, 3, -1)
-        parts[:, tokens, :, 2] = 0
-    else:
-        output[:, tokens] = 0
-    return output
-
-
-def brute_force(found, stream, layer, tokens, n_heads):
-    """Return hidden states [layer, query, width] with the values of `tokens` zeroed in one layer."""
-    calls = []
-
-    def hook(name):
-        def zero(_, __, output):
-            calls.append(name)
-            if tokens is not None and len(calls) == layer + 1:
-                return _without_value(name, output, tokens, n_heads)
-            return output
-
-        return zero
-
-    with ExitStack() as stack, torch.no_grad():
-        for name, module in found.model.named_modules():
-            if _VALUES.search(name) and _in_stream(name, stream):
-                stack.callback(module.register_forward_hook(hook(name)).remove)
-        outputs = found.model(**found.inputs, output_hidden_states=True, use_cache=False)
-    assert len(calls) == found.n_layers(stream)
-    key = {"self": "hidden_states", "encoder": "encoder_hidden_states"}.get(stream, "decoder_hidden_states")
-    return torch.cat(getattr(outputs, key)[1:])
-
-
-def shares_by_brute_force(found, stream, groups):
-    layers = found.n_layers(stream)
-    n_heads = found.n_heads(stream)
-    plain = brute_force(found, stream, 0, None, n_heads)
-    rows = torch.zeros(layers, plain.shape[1], len(groups), dtype=torch.float64)
-    for layer in range(layers):
-        for column, tokens in enumerate(groups):
-            states = brute_force(found, stream, layer, list(tokens), n_heads)[layer]
-            rows[layer, :, column] = 1 - torch.nn.functional.cosine_similarity(states, plain[layer], dim=-1)
-    return (rows / rows.sum(-1, keepdim=True)).numpy()
-
-
-def _traced(family):
-    if family in tiny.SEQ2SEQ:
-        return trace(tiny.build(tiny.SEQ2SEQ[family]).double(), None, IDS, max_new_tokens=4)
-    if family in tiny.IMAGE:
-        model = tiny.build(tiny.IMAGE[family]).double()
-        size = model.config.image_size
-        picture = torch.rand(3, size, size, generator=torch.Generator().manual_seed(1))
-        return trace(model, None, image=picture)
-    return trace(tiny.build(tiny.TEXT[family]).double(), None, IDS)
-
-
-@pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.SEQ2SEQ, "ViT"])
-def test_it_equals_really_zeroing_values_in_every_family(family):
-    found = _traced(family)
-    for stream in found.streams:
-        n_keys = len(found.axes(stream)[1])
-        after_norm = family not in _NO_FINAL_NORM
-        ours = value_zeroing(found, stream=stream, final_norm=after_norm).values
-        expected = shares_by_brute_force(found, stream, [(j,) for j in range(n_keys)])
-        assert apart(ours, expected) < 1e-6, stream
-
-
-@pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
-def test_the_closed_form_equals_calling_the_block_again(family, monkeypatch):
-    found = _traced(family)
-    blocks = capture(found, found.default_stream, "test")
-    assert all(resuming.resume(blocks, layer) is not None for layer in range(len(blocks.layers)))
-    rest = tuple(i for i in range(len(found.tokens)) if i not in (0, 2))
-    span = Unit("span", ("a", "b"), ((0, 2), rest), (False, False))
-    fast = [value_zeroing(found, unit=unit).values for unit in (None, span)]
-    monkeypatch.setattr(resuming, "resume", lambda *_: None)
-    called = [value_zeroing(found, unit=unit).values for unit in (None, span)]
-    assert max(map(apart, fast, called)) < 1e-6
-
-
-def test_a_block_that_a_hook_changes_is_called_again_as_it_is():
-    model = tiny.build(tiny.TEXT["Llama"])
-    plain = value_zeroing(trace(model, None, IDS)).values
-    model.model.layers[0].register_forward_hook(lambda _, __, output: output + 2.0)
-    found = trace(model, None, IDS)
-    assert resuming.resume(capture(found, "self", "test"), 0) is None
-    assert apart(value_zeroing(found).layer(0), plain[0]) > 1e-3
-
-
-def test_spans_are_zeroed_jointly_as_brute_force_does():
-    found = _traced("Llama")
-    spans = ((0,), (1, 2), (3, 6), (4, 5), (7,))
-    unit = Unit("span", tuple("abcde"), spans, (False,) * 5)
-    tokens = shares_by_brute_force(found, "self", spans)[0]
-    ours = value_zeroing(found, unit=unit, layers=0, normalize=True)
-    assert ours.unit == "span"
-    assert ours.shape == (1, 5, 5)
-    # Rows are reduced before they are normalised, so only rows of one token compare directly.
-    for row, span in enumerate(spans):
-        if len(span) == 1:
-            assert apart(ours.layer(0)[row], tokens[span[0]]) < 1e-6
-    raw = value_zeroing(found, layers=0, normalize=False).layer(0)
-    joint = value_zeroing(found, unit=unit, layers=0, normalize=False).layer(0)
-    assert apart(joint[0], [raw[0, list(span)].sum() for span in spans]) < 1e-7  # token 0 reads itself only
-    assert abs(joint[4, 1] - raw[7, [1, 2]].sum()) > 1e-3 * joint[4, 1]  # a joint effect is no sum
-
-
 # Invariants
 
 
 def test_joint_zeroing_of_single_tokens_is_single_zeroing():
-    found = _traced("BERT")
+    found = traced("BERT")
     n = len(found.tokens)
     singles = Unit("single", tuple(map(str, range(n))), tuple((i,) for i in range(n)), (False,) * n)
     for reduce in ("mean", "max"):
@@ -294,7 +165,7 @@ def test_what_lies_outside_a_window_is_exactly_zero():
 
 
 def test_the_size_of_chunks_changes_nothing():
-    given = _traced("Llama")
+    given = traced("Llama")
     whole = value_zeroing(given).values
     for chunk in (1, 3, 100):
         assert apart(value_zeroing(given, chunk=chunk).values, whole) < 1e-7
@@ -327,24 +198,15 @@ def test_words_are_zeroed_jointly_and_rows_reduced(minilm, sentence):
     assert apart(mean.values, value_zeroing(given, layers=2).to("word").values) > 1e-3
 
 
-def test_euclidean_distances_are_lengths_of_differences():
-    found = _traced("BERT")
-    n_heads = found.n_heads()
-    plain = brute_force(found, "self", 0, None, n_heads)[0]
-    moved = brute_force(found, "self", 0, [3], n_heads)[0]
-    ours = value_zeroing(found, distance="euclidean", normalize=False, layers=0).layer(0)
-    assert apart(ours[:, 3], (moved - plain).norm(dim=-1).numpy()) < 1e-6
-
-
 def test_the_final_norm_concerns_the_last_layer_only():
-    given = _traced("GPT-2")
+    given = traced("GPT-2")
     before, after = value_zeroing(given).values, value_zeroing(given, final_norm=True).values
     assert np.array_equal(before[0], after[0])
     assert apart(before[1], after[1]) > 1e-4
     with pytest.raises(
         ValueError, match=r"no norm follows the last block of BertForMaskedLM.*leave final_norm out"
     ):
-        value_zeroing(_traced("BERT"), final_norm=True)
+        value_zeroing(traced("BERT"), final_norm=True)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
@@ -455,12 +317,12 @@ def test_nan_inside_the_model_names_its_first_layer():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        value_zeroing(_traced("BERT"), **options)
+        value_zeroing(traced("BERT"), **options)
 
 
 def test_a_layer_out_of_range_is_named():
     with pytest.raises(IndexError, match="layer 2"):
-        value_zeroing(_traced("BERT"), layers=2)
+        value_zeroing(traced("BERT"), layers=2)
 
 
 def test_a_trace_without_a_model_is_refused():
