@@ -57,6 +57,8 @@ class Row:
     sent: int
     python: float
     saved: int
+    matrix: float
+    """Bytes a value of one matrix that is sent on request."""
     paint: Cost | None = None
     change: Cost | None = None
     nodes: int | None = None
@@ -114,24 +116,27 @@ def bertviz_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) 
     sent = path.stat().st_size
     # In a notebook file the same text stands as a JSON string.
     saved = len(json.dumps(html)) if sent < 300e6 else sent
-    return Row(f"bertviz {view}", len(tokens), values, sent, taken, saved), path
+    return Row(f"bertviz {view}", len(tokens), values, sent, taken, saved, sent / values), path
 
 
-def attnwidgets_row(view: str, attention: Any, folder: Path) -> tuple[Row, Path]:
+def attnwidgets_row(view: str, attention: Any, options: dict[str, Any], folder: Path) -> tuple[Row, Path]:
     """The same maps in one of our views: what a live kernel sends at once, and the standalone page."""
     from ipywidgets.embed import dependency_state
 
     import attnwidgets as aw
 
     start = time.perf_counter()
-    shown = getattr(aw, view)(attention)
+    shown = getattr(aw, view)(attention, **options)
     state = dependency_state([shown], drop_defaults=False)
     taken = time.perf_counter() - start
     path = folder / f"{view}-{len(attention.query_labels)}.html"
     shown.to_html(path)
     tokens = len(attention.query_labels)
     values = attention.n_layers * attention.layer(attention.layers[0]).size
-    row = Row(f"attnwidgets {view}", tokens, values, wire_bytes(state), taken, state_bytes(state))
+    request = {"kind": "tile", "id": 1, "source": shown.sources()[0].id, "layer": 5, "head": 3}
+    reply, buffers = shown.store.answer(request)
+    matrix = (len(json.dumps(reply)) + sum(map(len, buffers))) / tokens**2
+    row = Row(f"attnwidgets {view}", tokens, values, wire_bytes(state), taken, state_bytes(state), matrix)
     shown.close()
     return row, path
 
@@ -181,7 +186,9 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
         ):
             if tool == "attnwidgets":
                 # A trace of its own each, so that no view finds another's numbers already there.
-                row, path = attnwidgets_row(view, aw.attention(aw.trace(model, tokenizer, text)), folder)
+                fresh = aw.attention(aw.trace(model, tokenizer, text))
+                options = {"units": ["token"]} if view == "HeadGrid" else {}
+                row, path = attnwidgets_row(view, fresh, options, folder)
             else:
                 row, path = bertviz_row(view, tensors, list(trace.tokens), folder)
             if view in given_up:
@@ -212,19 +219,21 @@ def table(rows: list[Row]) -> str:
         "tokens",
         "view",
         "sent at once",
-        "bytes a value",
+        "a value",
+        "a value, later",
         "Python",
         "first paint (CPU)",
         "layer change (CPU)",
     )
-    lines = [f"| {' | '.join(names)} | DOM nodes |", "|---:|---|---:|---:|---:|---:|---:|---:|"]
+    lines = [f"| {' | '.join(names)} | DOM nodes |", "|---:|---|---:|---:|---:|---:|---:|---:|---:|"]
     for row in rows:
         paint = f"{seconds(row.paint.seconds)} ({seconds(row.paint.cpu)})" if row.paint else row.failure
         change = f"{seconds(row.change.seconds)} ({seconds(row.change.cpu)})" if row.change else ""
         if row.failure and row.paint:
             change = row.failure
         nodes = f"{row.nodes:,}" if row.nodes else ""
-        cells = (row.tokens, row.tool, size(row.sent), f"{row.sent / row.values:.2f}", seconds(row.python))
+        rates = (f"{row.sent / row.values:.2f} B", f"{row.matrix:.2f} B")
+        cells = (row.tokens, row.tool, size(row.sent), *rates, seconds(row.python))
         lines.append(f"| {' | '.join(map(str, cells))} | {paint} | {change} | {nodes} |")
     return "\n".join(lines)
 

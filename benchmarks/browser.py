@@ -132,7 +132,8 @@ def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS)
         try:
-            page = browser.new_page(viewport={"width": 1000, "height": 900})
+            # Our standalone pages forbid eval, which playwright waits with.
+            page = browser.new_page(viewport={"width": 1000, "height": 900}, bypass_csp=True)
             page.set_default_timeout(seconds * 1000)
             page.route("**/*", serve)
             page.add_init_script(WATCH % mark)

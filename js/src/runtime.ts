@@ -3,8 +3,9 @@
  * module is a stub that asks for one of them. Nothing is kept at module level.
  */
 import type { Initialize } from "@anywidget/types";
-import { createContext, type RenderView, type ViewProps } from "./context.ts";
+import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
 import { h, isOutside, whenShown } from "./dom.ts";
+import { settleTableCell } from "./settle.ts";
 import looks from "./style.css";
 import { TilePool } from "./tiles.ts";
 import { renderExplorer } from "./views/Explorer.ts";
@@ -31,13 +32,28 @@ function addStyle(el: Element): void {
 /** Draw a view into `props.el`: style, theme, context, and an error in words where something goes wrong. */
 function mount(render: RenderView, pool: TilePool): Renderer {
   return async (props) => {
+    const { model, signal } = props;
     const root = h("div", { class: "aw-root" });
     props.el.append(root);
     addStyle(root);
-    whenShown(root, () => addStyle(root), props.signal);
-    try {
-      const ctx = await createContext({ ...props, el: root }, pool);
-      if (props.signal.aborted) return undefined;
+    whenShown(root, () => addStyle(root), signal);
+    settleTableCell(root, signal);
+    let end = new AbortController();
+    const draw = async (): Promise<void> => {
+      end.abort();
+      end = new AbortController();
+      const mine = AbortSignal.any([signal, end.signal]);
+      try {
+        const ctx = await createContext({ ...props, el: root, signal: mine }, pool);
+        if (!mine.aborted) show(ctx, mine);
+      } catch (error) {
+        if (mine.aborted) return;
+        const why = error instanceof Error ? error.message : String(error);
+        root.replaceChildren(h("div", { class: "aw-warning", role: "alert" }, `This view could not be drawn: ${why}`));
+        console.error(error);
+      }
+    };
+    const show = (ctx: ViewContext, mine: AbortSignal): void => {
       const follow = (): void => {
         root.dataset.awTheme = ctx.theme;
       };
@@ -50,15 +66,14 @@ function mount(render: RenderView, pool: TilePool): Renderer {
         (event) => {
           if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
         },
-        { signal: props.signal },
+        { signal: mine },
       );
-      return render(ctx, root);
-    } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      root.replaceChildren(h("div", { class: "aw-warning", role: "alert" }, `This view could not be drawn: ${why}`));
-      console.error(error);
-      return undefined;
-    }
+      mine.addEventListener("abort", render(ctx, root));
+    };
+    // `aw.link` gives a view that is on the page another selection, and a view shown again may have another store.
+    for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw());
+    await draw();
+    return () => end.abort();
   };
 }
 
