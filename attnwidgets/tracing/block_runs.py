@@ -242,7 +242,7 @@ def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str, 
         query, then = kept.block.call.query[0], trace.query_key(number, stream)[0]
         if not (query - then).float().norm() <= tolerance(query.dtype) * then.float().norm():
             raise UnsupportedModelError(
-                f"{method} is not available: the model was changed since it was traced (layer {number} has other "
+                """Return what makes a block compute something else when it changes: the classes and hooks of its modules."""
                 "queries than then); trace it again."
             )
     return blocks
