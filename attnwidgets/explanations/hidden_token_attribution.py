@@ -56,10 +56,10 @@ def hidden_token_attribution(
     """How strongly a token's output depends on another token's input: norms of Jacobian blocks.
 
     Layer l holds S[i, j] = ||d h_i / d e_j||_F: the Frobenius norm of the [width, width] derivative of the
-    output of token i by e_j, which is the input of the first layer ("global", the paper's equation 8) or of
-    layer l itself ("local"). Rows are divided by their sums. It is exact: all tokens * width directional
-    derivatives are taken (forward mode, vectorised by `torch.func`), not a gradient of sums, whose norm is
-    another number. One sweep through the layers serves all of them.
+    output of token i by e_j, the input of token j to the first layer ("global") or to layer l itself
+    ("local"). Rows are divided by their sums. It is exact: all tokens * width directional derivatives are
+    taken (forward mode, vectorised by `torch.func`), not a gradient of sums, whose norm is another number.
+    One sweep through the layers serves all of them.
 
     Args:
         trace: What `aw.trace` returned.

@@ -63,7 +63,7 @@ def value_zeroing(
 
     In every layer and for every token j, the value vectors of j are set to zero in all heads after the
     softmax, the block is computed again from its recorded input, and S[i, j] is the distance of token i's
-    output from what it was (the paper's equations 3 and 4). The residual connection of j stays, so the
+    output from what it was. The residual connection of j stays, so the
     diagonal is not large. Rows are divided by their sums.
 
     It needs no knowledge of the architecture: the block is called again, on copies of its input, through
