@@ -1,7 +1,7 @@
 """Value zeroing beside a plain implementation: python benchmarks/bench_value_zeroing.py.
 
 The plain one does what the paper says and no more: every layer is called again once per token, from its
-recorded input, with that token's value zeroed in a forward hook, and cosine distances are taken token by token.
+recorded input, with that token's value zeroed in a forward hook; cosine distances are taken token by token.
 Both are measured in CPU time, in one run; on a loaded machine run it again.
 """
 
