@@ -2,10 +2,10 @@
 
     python benchmarks/bench_norms.py
 
-Both start from the same text on all-MiniLM-L6-v2 (and, for the residual norms, on SmolLM2-135M) and end with the maps
-of every layer, the forward pass included. The plain one holds a vector for every pair of tokens, as the equations are
-written. Times are CPU times of this process on two threads, the best of three; what counts is their ratio. Results
-are compared before anything is timed.
+Both start from the same tokens on all-MiniLM-L6-v2 (and, for two of them, on SmolLM2-135M) and end with
+the maps of every layer; the forward pass is included. The plain one holds a vector for every pair of
+tokens, as the equations are written. Times are CPU times of this process on two threads, the best of
+three; what counts is their ratio. Results are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def plain_bert(model: Any, ids: torch.Tensor, measure: str) -> np.ndarray:
     outputs = model(ids, output_hidden_states=True, output_attentions=True)
     n_heads = model.config.num_attention_heads
     maps = []
-    for layer, x, weights in zip(
+    for layer, states, heads in zip(
         model.encoder.layer, outputs.hidden_states, outputs.attentions, strict=False
     ):
-        x, weights = x[0], weights[0]
+        x, weights = states[0], heads[0]
         out, norm1, norm2 = (
             layer.attention.output.dense,
             layer.attention.output.LayerNorm,
@@ -69,8 +69,10 @@ def plain_llama(model: Any, ids: torch.Tensor, measure: str) -> np.ndarray:
     outputs = model(ids, output_hidden_states=True, output_attentions=True, use_cache=False, logits_to_keep=1)
     n_heads = model.config.num_attention_heads
     maps = []
-    for layer, x, weights in zip(model.model.layers, outputs.hidden_states, outputs.attentions, strict=False):
-        x, weights = x[0], weights[0]
+    for layer, states, heads in zip(
+        model.model.layers, outputs.hidden_states, outputs.attentions, strict=False
+    ):
+        x, weights = states[0], heads[0]
         values = layer.self_attn.v_proj(layer.input_layernorm(x))
         values = values.reshape(len(x), model.config.num_key_value_heads, -1)
         values = values.repeat_interleave(n_heads // values.shape[1], dim=1)

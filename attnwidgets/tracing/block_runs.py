@@ -82,11 +82,9 @@ def _prove(kept: _Kept, layer: int, method: str) -> Block:
     off, best = min(tried, key=lambda item: item[0])
     if not off <= 1:
         raise UnsupportedModelError(
-            f"{method} is not available: layer {layer}, {type(block.module).__name__}, does not compute "
-            f"what the "
-            f"description of {best.layout.family} says ({off:.3g} times the tolerance apart). If the model "
-            f"was "
-            f"changed since it was traced, trace it again. {WITHOUT}"
+            f"{method} is not available: layer {layer}, {type(block.module).__name__}, does not compute what "
+            f"the description of {best.layout.family} says ({off:.3g} times the tolerance apart). If the "
+            f"model was changed since it was traced, trace it again. {WITHOUT}"
         )
     _proved[block.module] = (best.layout, structure)
     return best
@@ -242,8 +240,8 @@ def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str, 
         query, then = kept.block.call.query[0], trace.query_key(number, stream)[0]
         if not (query - then).float().norm() <= tolerance(query.dtype) * then.float().norm():
             raise UnsupportedModelError(
-                """Return what makes a block compute something else when it changes: the classes and hooks of its modules."""
-                "queries than then); trace it again."
+                f"{method} is not available: the model was changed since it was traced (layer {number} has "
+                "other queries than then); trace it again."
             )
     return blocks
 

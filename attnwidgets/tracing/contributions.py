@@ -167,17 +167,18 @@ def parts_of(block: Block, stage: Stage) -> Parts:
     matrix, row, _ = block.branch()
     own = None if stage == "attn" else block.hidden
     reference = None if stage == "attn" else block.middle
-    if block.layout.order == "post":
-        norms = {
-            "res_ln": ((block.norm1, block.middle),),
-            "enc": ((block.norm1, block.middle), (block.norm2, block.last)),
-        }
-        for norm, state in norms.get(stage, ()):
-            if norm is None:
-                continue
-            deviation = norm.deviation(state)
-            matrix, row = norm.direct(matrix), row / deviation[:, 0]
-            own = None if own is None else norm.direct(own) / deviation
-            reference = norm(state)
+    # Norms with the real states they read; no state is asked for without need, since it takes a layer's work.
+    passed = []
+    if block.layout.order == "post" and stage in ("res_ln", "enc"):
+        passed.append((block.norm1, block.middle))
+    if block.layout.order == "post" and stage == "enc":
+        passed.append((block.norm2, block.last))
+    for norm, state in passed:
+        if norm is None:
+            continue
+        deviation = norm.deviation(state)
+        matrix, row = norm.direct(matrix), row / deviation[:, 0]
+        own = None if own is None else norm.direct(own) / deviation
+        reference = norm(state)
     causal = not bool(torch.triu(weights, diagonal=1).any())
     return Parts(weights, block.head_values(), matrix, row, own, reference, causal)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import gc
+import weakref
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from attnwidgets.tracing import block_runs, contributions
+from attnwidgets.tracing import contributions
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.block_runs import block_of
 from attnwidgets.tracing.borrow import borrowed
@@ -221,7 +222,7 @@ def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None
         block_of(found, layer, "self", "test")
     handle.remove()
     assert len(runs) == 1
-    kept = len(block_runs._runs)
+    kept = weakref.ref(block_of(found, 0, "self", "test"))
     del found
     gc.collect()
-    assert len(block_runs._runs) == kept - 1
+    assert kept() is None
