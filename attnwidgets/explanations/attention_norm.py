@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 PAPER = (
     "Kobayashi et al. 2020, Attention is Not Only a Weight; Kobayashi et al. 2021, Incorporating Residual "
-    "and "
-    "Normalization Layers into Analysis of Masked Language Models"
+    "and Normalization Layers into Analysis of Masked Language Models"
 )
 
 Variant = Literal["attn", "res", "res_ln", "enc"]

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 NO_NORM_AFTER = (
     "this model's blocks norm before they mix and have no norm after the residual connection, so the "
-    "numbers are "
-    "those of the residual sum"
+    "numbers are those of the residual sum"
 )
 
 
