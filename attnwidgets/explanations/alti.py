@@ -94,9 +94,7 @@ def alti(
         parts = parts_of(block, "res_ln" if after == "norm1" else "enc")
         whole = block.middle if parts.reference is None else parts.reference
         shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
-        apart = parts.distances(whole, power, shift=shift, chunk_size=chunk_size)
-        length = torch.linalg.vector_norm(whole, ord=power, dim=-1, keepdim=True)
-        near = (length - apart).clamp_(min=0)
+        near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size).clamp_(min=0)
         unread = ~parts.weights.any(0)
         unread.fill_diagonal_(fill_value=False)
         return shares(near.masked_fill(unread, 0.0))

@@ -104,10 +104,13 @@ class Parts:
         mixed = torch.einsum("htv,hvd->td", self.weights @ self.values, self.matrix) * self.row[:, None]
         return mixed if self.own is None else mixed + self.own
 
-    def distances(
+    def nearness(
         self, to: Tensor, power: int, *, shift: float = 0.0, chunk_size: int | None = None
     ) -> Tensor:
-        """Return the distance of every vector to one vector per query [query, key].
+        """Return by how much nearer every vector comes to one vector per query than nothing at all does.
+
+        That is |to_i| - |part_ij - to_i|. For power 1 it is summed component by component, whose differences
+        are small; two sums of absolute values would leave their rounding behind.
 
         Args:
             to: [query, dim].
@@ -116,12 +119,12 @@ class Parts:
             chunk_size: Keys at a time; None for as many as fit a chunk.
 
         Returns:
-            Distances; where a query does not read a key at all, the length of `to` itself.
+            [query, key]; exactly zero (without a shift) where a query does not read a key at all.
         """
         n_queries, n_keys = self.weights.shape[1:]
         size = chunk_size or max(1, _chunk_bytes(to.device) // (to.element_size() * self.dim * n_queries))
-        far = torch.linalg.vector_norm(to - shift, ord=power, dim=-1)
-        found = far[:, None].repeat(1, n_keys)
+        nothing = _nearer(to, shift - to, power)
+        found = nothing[:, None].repeat(1, n_keys)
         scaled = self.weights * self.row[:, None]
         for keys, queries in self._chunks(size):
             a = scaled[:, queries, keys].permute(2, 1, 0)
@@ -133,10 +136,17 @@ class Parts:
                 apart[places, places + first] += self.own[keys]
             if shift:
                 apart += shift
-            found[queries, keys] = torch.linalg.vector_norm(apart, ord=power, dim=-1).T
+            found[queries, keys] = _nearer(to[queries], apart, power).T
         unread = ~self.weights.any(0)
         unread.fill_diagonal_(fill_value=False)
-        return torch.where(unread, far[:, None], found)
+        return torch.where(unread, nothing[:, None], found)
+
+
+def _nearer(to: Tensor, apart: Tensor, power: int) -> Tensor:
+    """Return |to| - |apart| over the last axis; `apart` is overwritten."""
+    if power == 1:
+        return torch.sub(to.abs(), apart.abs_(), out=apart).sum(-1)
+    return to.square().sum(-1).sqrt() - apart.square_().sum(-1).sqrt()
 
 
 def _chunk_bytes(device: torch.device) -> int:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -33,7 +35,7 @@ def test_contributions_are_the_authors(traced, shared, key) -> None:
         assert np.abs(alti(found[name], **CASES[key]).values - expected[f"{name}/{key}"]).max() < 1e-4
         same = alti(found[name], **CASES[key], compat="authors").values
         # Maps are float32, and so are the layers that are multiplied.
-        tolerance = 5e-5 if dtype == "float32" else 3e-7
+        tolerance = 5e-6 if dtype == "float32" else 3e-7
         assert np.abs(same - expected[f"{name}/{key}"]).max() < tolerance
 
 
@@ -68,6 +70,14 @@ def test_a_sliding_window_leaves_what_it_hides_at_zero() -> None:
     hidden = found.attention_layer(0).sum(0).numpy() == 0
     assert hidden[8, :4].all()
     assert not alti(found).layer(0)[hidden].any()
+
+
+def test_single_precision_holds_at_length(minilm) -> None:
+    """Sums of absolute values, one taken from the other, would miss by 3e-4 here."""
+    model, _ = minilm
+    ids = torch.randint(1000, 20000, (1, 160), generator=torch.Generator().manual_seed(0))
+    exact = alti(trace(copy.deepcopy(model).double(), None, ids), layers=[0, 1, 2])
+    assert np.abs(alti(trace(model, None, ids), layers=[0, 1, 2]).values - exact.values).max() < 1e-5
 
 
 def test_chunks_and_layers_change_nothing() -> None:
