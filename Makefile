@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 # Another build of torch:      make demo TORCH="torch==2.13.0" TORCH_INDEX=<address of your wheel index>
-# Torch that is already there: make demo TORCH=none            (the environment then sees the system's packages)
+# Torch that is already there: make demo TORCH=none            (the environment then sees PYTHON's packages)
 TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
 OUT         ?= out
@@ -43,14 +43,15 @@ $(STAMP)/venv:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not there: install Python 3.10 or newer, or set PYTHON="; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "$$($(PYTHON) --version) is too old: Python 3.10 or newer is needed (set PYTHON=)"; exit 1; }
-	@$(PYTHON) -m venv $(if $(filter none,$(TORCH)),--system-site-packages) $(VENV) \
+	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "python's venv module is missing (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/torch: $(STAMP)/venv
 ifeq ($(TORCH),none)
-	@$(PY) -c 'import torch' 2>/dev/null \
-		|| { echo "TORCH=none, but $(PYTHON) has no torch: install it there, or leave TORCH out"; rm -rf $(VENV); exit 1; }
+	@found=$$($(PYTHON) -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])' 2>/dev/null) \
+		|| { echo "TORCH=none, but $(PYTHON) has no torch: install it there, or leave TORCH out"; rm -rf $(VENV); exit 1; }; \
+	echo "$$found" > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/outer-torch.pth"
 else
 	@echo "installing $(TORCH) into $(VENV) ..."
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"

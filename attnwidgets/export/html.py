@@ -111,15 +111,16 @@ class _Choice:
 
 @dataclass
 class _Archive:
-    """The tiles of one store that do not lie in its eager bytes."""
+    """The tiles and thumbnails of one store that do not lie in its eager bytes."""
 
+    thumbs: list[dict[str, Any]] = field(default_factory=list)
     places: list[dict[str, Any]] = field(default_factory=list)
     parts: list[bytes] = field(default_factory=list)
     length: int = 0
     left_out: int = 0
 
-    def add(self, meta: dict[str, Any], data: bytes) -> None:
-        self.places.append({**meta, "offset": self.length, "length": len(data)})
+    def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
+        places.append({**meta, "offset": self.length, "length": len(data)})
         self.parts.append(data)
         self.length += len(data)
 
@@ -144,12 +145,13 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
         share = (budget - spent) // (len(stores) - len(archives))
         archives[name] = _fill(entry, choice, share)
         blobs[f"aw-tiles-{name}"] = _base64(b"".join(archives[name].parts))
-        spent += len(blobs[f"aw-tiles-{name}"]) + len(_json(archives[name].places))
+        spent += len(blobs[f"aw-tiles-{name}"]) + len(_json([archives[name].places, archives[name].thumbs]))
     state = {
         "version": 1,
         "models": models,
         "views": order,
         "archive": {name: archive.places for name, archive in archives.items()},
+        "thumbs": {name: archive.thumbs for name, archive in archives.items()},
     }
     left_out = sum(archive.left_out for archive in archives.values())
     kept = sum(len(archive.places) for archive in archives.values())
@@ -252,8 +254,16 @@ def _sources(views: Sequence[View], store: TileStore) -> list[Source]:
 
 
 def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
-    """Return the tiles that fit into `room` bytes of base64, those that are looked at first in front."""
+    """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
+    from attnwidgets.views.thumbnails import thumbnails
+
     archive = _Archive()
+    sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
+    for source in entry["sources"]:
+        grid = len(source.layers) * len(source.heads or (0,))
+        made = None if source.id in sent or grid < 2 else thumbnails(source)  # noqa: PLR2004 - one is no overview
+        if made is not None:
+            archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, _LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
     full = False
     for source, layer, head in _ranked(entry["sources"], entry["selection"]):
@@ -268,7 +278,7 @@ def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
             full = True
             archive.left_out += 1
             continue
-        archive.add(tile.meta(), data)
+        archive.add(archive.places, tile.meta(), data)
     return archive
 
 

@@ -128,7 +128,8 @@ class View(anywidget.AnyWidget):
         first = (self._wanted["layer"], self._wanted["head"])
         keys = store.register(self._explanations, self._holder, units=self._options["units"], first=first)
         self._keys = frozenset(keys)
-        base = next(s for s in store.sources() if s.method == keys[0])
+        stream = main.stream or "self"
+        base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
         if fixed:
             # A view of one map shows this map, whatever an Explorer beside it is switched to.
             self._options["method"] = keys[0]

@@ -6,21 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.codec import GAMMA, pool, quantise, scale_of
+from attnwidgets.views.codec import GAMMA, quantise, scale_of
+from attnwidgets.views.thumbnails import THUMB_BUDGET, THUMB_SIDE, describe_thumbs, padded, thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from attnwidgets.views.sources import Source
 
-THUMB_SIDE = 64
-THUMB_BUDGET = 1_200_000
-"""Bytes that all thumbnails together may take."""
 TILE_BUDGET = 1_000_000
 """Bytes up to which tiles are sent without being asked for."""
-_LEAST = 8
 
 
 class Pack:
@@ -59,7 +54,7 @@ class Pack:
             self._whole(source, rows, cols)
             return
         if source.heads is not None:
-            self._thumbnails(source, rows, cols)
+            self._thumbnails(source)
         layer = first[0] if first[0] in source.layers else source.layers[0]
         keys = source.heads_of_tiles(layer)
         wanted = (
@@ -74,7 +69,7 @@ class Pack:
         # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail.
         start, scales = self._length, []
         for layer in source.layers:
-            values = _padded(source, layer)
+            values = padded(source, layer)
             scale = [scale_of(head, stochastic=source.stochastic) for head in values]
             block = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
             scales.append(scale)
@@ -106,37 +101,18 @@ class Pack:
                 for key in ("mean", "max"):
                     self._tile(source, layer, key)
 
-    def _thumbnails(self, source: Source, rows: int, cols: int) -> None:
-        count = len(source.layers) * len(source.heads or (0,))
-        small_rows, small_cols = min(THUMB_SIDE, rows), min(THUMB_SIDE, cols)
-        while count * small_rows * small_cols > self._for_thumbs:
-            if small_rows <= 1 and small_cols <= 1:
-                return
-            small_rows, small_cols = max(1, small_rows // 2), max(1, small_cols // 2)
-        if small_rows < min(_LEAST, rows):
-            return  # a few dots tell nothing; the budget is spent on sources that came first
-        start, scales = self._length, []
-        for layer in source.layers:
-            values = pool(_padded(source, layer), small_rows, small_cols)
-            scale = np.abs(values).max(axis=(1, 2))
-            scales.append([float(value) for value in scale])
-            self._append(quantise(values, scale[:, None, None], signed=source.signed).tobytes())
-        self._for_thumbs -= self._length - start
-        self._thumbs_at(source, small_rows, small_cols, scales, start)
+    def _thumbnails(self, source: Source) -> None:
+        made = thumbnails(source, self._for_thumbs)
+        if made is None:
+            return  # the budget is spent on sources that came first; a view asks for these
+        self.thumbs.append({**made.meta(), "offset": self._length, "length": len(made.data)})
+        self._append(made.data)
+        self._for_thumbs -= len(made.data)
 
     def _thumbs_at(self, source: Source, rows: int, cols: int, scales: list[list[float]], start: int) -> None:
-        self.thumbs.append(
-            {
-                "source": source.id,
-                "rows": rows,
-                "cols": cols,
-                "gamma": GAMMA,
-                "signed": source.signed,
-                "scale": scales,
-                "offset": start,
-                "length": len(scales) * len(scales[0]) * rows * cols,
-            }
-        )
+        meta = describe_thumbs(source.id, rows, cols, scales, signed=source.signed)
+        length = len(scales) * len(scales[0]) * rows * cols
+        self.thumbs.append({**meta, "offset": start, "length": length})
 
     def _tile(self, source: Source, layer: int, head: int | str) -> None:
         tile = source.tile(layer, head)
@@ -147,10 +123,3 @@ class Pack:
     def _append(self, data: bytes) -> None:
         self._parts.append(data)
         self._length += len(data)
-
-
-def _padded(source: Source, layer: int) -> NDArray[np.float32]:
-    """Return a layer with as many heads as the source counts: empty ones where heads were pruned."""
-    values = source.layer(layer)
-    missing = len(source.heads or (0,)) - len(values)
-    return np.pad(values, ((0, missing), (0, 0), (0, 0))) if missing else values

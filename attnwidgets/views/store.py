@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from traitlets import Bytes, Dict
 from attnwidgets.views.eager import Pack
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.sources import Source, is_attributions
+from attnwidgets.views.thumbnails import thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +128,7 @@ class TileStore(SharedModel):
         kind, number = request["kind"], request.get("id")
         if kind == "ping":
             return {"kind": "pong", "id": number}, []
-        read = {"tile": _tile, "row": _row}.get(kind)
+        read = {"tile": _tile, "row": _row, "thumbs": _thumbs}.get(kind)
         if read is None:
             return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
         try:
@@ -155,6 +157,13 @@ def _row(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[
     return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
 
 
+def _thumbs(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    made = thumbnails(source)
+    if made is None:
+        raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
+    return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]
+
+
 def describe(
     sources: Sequence[Source], first: tuple[int | None, int | str | None]
 ) -> tuple[dict[str, Any], bytes]:
@@ -178,7 +187,7 @@ def describe(
     warnings = dict.fromkeys(str(getattr(source.explanation, "warning", "") or "") for source in sources)
     header = {
         "version": 1,
-        "model": str(provenance.get("model", "") or ""),
+        "model": model_name(str(provenance.get("model", "") or "")),
         "text": str(provenance.get("text", "") or ""),
         "warning": "; ".join(filter(None, warnings)),
         "axes": axes,
@@ -188,6 +197,12 @@ def describe(
         "predictions": next((p for p in predictions if p["items"]), {"title": "", "items": []}),
     }
     return header, pack.data
+
+
+def model_name(name: str) -> str:
+    """Return a model's name as it is shown: of a folder its last two parts, for pages are published."""
+    parts = PurePath(name).parts
+    return "/".join(parts[-2:]) if len(parts) > 2 or PurePath(name).is_absolute() else name  # noqa: PLR2004
 
 
 def units_of(explanation: Any) -> list[str]:

@@ -22,7 +22,8 @@ MAPS = {
 KNOTS = 41  # RdBu has 11 anchors: 41 knots hit all of them
 ALLOWED = 2.5  # levels of 255
 
-HEAD = f"""/** Colour maps as {KNOTS} RGB triples in base64. Made by js/scripts/bake_colormaps.py; do not edit. */
+HEAD = f"""\
+/** Colour maps as {KNOTS} RGB triples in base64. Made by js/scripts/bake_colormaps.py; do not edit. */
 export const COLORMAPS = {{
 """
 

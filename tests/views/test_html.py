@@ -109,6 +109,21 @@ def test_over_the_budget_a_page_says_what_it_lacks(given, tmp_path):
     assert state["models"]["store0"]["state"]["header"]["thumbs"]
 
 
+@pytest.mark.parametrize("budget", [10_000_000, 1])
+def test_thumbnails_always_come(given, tmp_path, budget):
+    trace = given(140, layers=4, heads=3)
+    view = aw.Explorer(trace, units=["token"])
+    _, state, blobs = read(view.to_html(tmp_path / "page.html", budget=budget))
+    header = state["models"]["store0"]["state"]["header"]
+    archived = state["thumbs"]["store0"]
+    sources = {source["id"] for source in header["sources"]}
+    assert {t["source"] for t in header["thumbs"]} | {t["source"] for t in archived} == sources
+    (thumbs,) = archived
+    data = zlib.decompress(blobs["aw-tiles-store0"][thumbs["offset"] : thumbs["offset"] + thumbs["length"]])
+    assert len(data) == 4 * thumbs["rows"] * thumbs["cols"]
+    assert thumbs["scale"][3] == [pytest.approx(aw.rollout(trace).layer(3).max())]
+
+
 def test_the_size_is_printed(given, tmp_path):
     page = aw.Heatmap(given()).to_html(tmp_path / "page.html")
     printed = float(re.search(r"([\d.]+) MB, works offline", page.read_text())[1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views import eager
+from attnwidgets.views import eager, thumbnails
 from attnwidgets.views.codec import decode
 
 
@@ -45,6 +45,7 @@ def test_a_row_is_exact(given):
         ({"kind": "tile", "source": "nothing/token/self", "layer": 0, "head": 0}, "no longer shown"),
         ({"kind": "row", "source": "attention/token/self", "layer": 0, "head": 0, "row": 8}, "0 to 7"),
         ({"kind": "tile"}, "no longer shown"),
+        ({"kind": "thumbs", "source": "nothing/token/self"}, "no longer shown"),
         ({"kind": "dance"}, "dance"),
     ],
 )
@@ -67,9 +68,9 @@ def test_eager_bytes_stay_within_their_budgets_and_one_byte_a_value(given, n):
     tiles = [(t["source"], t["layer"], t["head"]) for t in header["tiles"]]
     values = sum(t["rows"] * t["cols"] for t in header["tiles"])
     assert len(set(tiles)) == len(tiles)
-    assert sum(t["length"] for t in header["thumbs"]) <= eager.THUMB_BUDGET
+    assert sum(t["length"] for t in header["thumbs"]) <= thumbnails.THUMB_BUDGET
     assert sum(t["length"] for t in header["tiles"]) <= eager.TILE_BUDGET + n * n
-    pooled = sum(t["length"] for t in header["thumbs"]) if n > eager.THUMB_SIDE else 0
+    pooled = sum(t["length"] for t in header["thumbs"]) if n > thumbnails.THUMB_SIDE else 0
     assert len(store.eager) <= values + pooled
     for part in (*header["tiles"], *header["thumbs"]):
         assert part["offset"] + part["length"] <= len(store.eager)
@@ -96,6 +97,28 @@ def test_what_is_large_comes_as_thumbnails_and_the_tile_that_is_looked_at(given)
     assert thumbs["scale"][0][0] == pytest.approx(peak)
     first = np.frombuffer(store.eager[thumbs["offset"] : thumbs["offset"] + 64 * 64], np.uint8)
     assert first.max() == 255
+
+
+def test_thumbnails_are_sent_on_demand_also_for_maps_without_heads(given):
+    trace = given(140, layers=4, heads=3)
+    rollout = aw.rollout(trace)
+    store = aw.Explorer(trace, units=["token"]).store
+    assert [t["source"] for t in store.header["thumbs"]] == ["attention/token/self"]
+    reply, (data,) = store.answer({"kind": "thumbs", "id": 4, "source": "rollout/token/self"})
+    assert (reply["kind"], reply["id"]) == ("thumbs", 4)
+    assert len(data) == 4 * reply["rows"] * reply["cols"]
+    for layer, scale in enumerate(reply["scale"]):
+        assert scale == [pytest.approx(rollout.layer(layer).max())]
+        codes = np.frombuffer(data, np.uint8).reshape(4, reply["rows"], reply["cols"])[layer]
+        assert codes.max() == 255
+
+
+def test_thumbnails_on_demand_are_those_sent_eagerly(given):
+    store = aw.HeadGrid(given(140, layers=4, heads=3), units=["token"]).store
+    (placed,) = store.header["thumbs"]
+    reply, (data,) = store.answer({"kind": "thumbs", "id": 1, "source": placed["source"]})
+    assert data == store.eager[placed["offset"] : placed["offset"] + placed["length"]]
+    assert {**reply, "offset": placed["offset"], "length": len(data)} == {**placed, "kind": "thumbs", "id": 1}
 
 
 def test_causal_tiles_are_packed(causal):
@@ -167,6 +190,19 @@ def test_a_key_never_comes_to_mean_other_numbers(given):
 def test_the_warning_of_a_cut_text_reaches_the_view(minilm):
     long = aw.trace(*minilm, "word " * 600, truncation=True)
     assert "512" in aw.Explorer(long).store.header["warning"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        ("/home/someone/models/mine", "models/mine"),
+        ("", ""),
+    ],
+)
+def test_a_page_does_not_tell_where_the_model_lies(softmax, name, shown):
+    trace = aw.from_attentions(softmax((1, 1, 3, 3)), list("abc"), model_id=name)
+    assert aw.Heatmap(trace).store.header["model"] == shown
 
 
 def test_requests_from_threads_get_their_own_answers(given):

@@ -225,3 +225,35 @@ def test_a_closed_view_can_be_shown_again(given):
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
     assert (view.selection.layer, view.selection.head) == (2, 1)
     assert None not in (view.comm, view.store.comm, view.selection.comm, view.layout.comm)
+
+
+def test_explore_traces_and_shows(minilm, sentence):
+    explorer = aw.explore(*minilm, sentence, units=["word"], index_base=1, title="mine")
+    assert {s["unit"] for s in explorer.store.header["sources"]} == {"word"}
+    assert (explorer.options["indexBase"], explorer.options["title"]) == (1, "mine")
+    assert explorer.selection.unit == "word"
+
+
+def test_explore_takes_the_options_of_trace_and_one_text(minilm, sentence):
+    with pytest.raises(TypeError, match="truncation"):
+        aw.explore(*minilm, sentence, truncatoin=True)
+    with pytest.raises(TypeError, match="given 2"):
+        aw.explore(*minilm, [sentence, sentence])
+
+
+def test_an_encoder_decoder_offers_every_stream_and_rolls_out_within_one():
+    torch = pytest.importorskip("torch")
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=40, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2, decoder_start_token_id=0
+    )
+    trace = aw.trace(T5ForConditionalGeneration(config).eval(), None, [3, 4, 5, 1])
+    explorer = aw.Explorer(trace, units=["token"])
+    offered = {(s["method"], s["stream"]) for s in explorer.store.header["sources"]}
+    assert offered >= {("attention", s) for s in ("encoder", "decoder", "cross")}
+    assert offered >= {("rollout", "encoder"), ("rollout", "decoder")}
+    assert ("rollout", "cross") not in offered
+    assert explorer.selection.stream == trace.default_stream
+    assert aw.Heatmap(aw.attention(trace, stream="cross")).options["stream"] == "cross"

@@ -1,0 +1,75 @@
+"""Thumbnails: every matrix of a source, max-pooled to a few cells, with a scale of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.views.codec import GAMMA, pool, quantise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.views.sources import Source
+
+THUMB_SIDE = 64
+"""Cells along the longer side of a thumbnail, at most."""
+THUMB_BUDGET = 1_200_000
+"""Bytes that the thumbnails of one source may take, and those that are sent unasked together."""
+_LEAST = 8
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """The thumbnails of one source: what wire.ts calls Thumbs, and its bytes.
+
+    `scale` is the largest magnitude [layer][head]; `data` holds the codes [layer][head][row][col].
+    """
+
+    source: str
+    rows: int
+    cols: int
+    signed: bool
+    scale: list[list[float]]
+    data: bytes
+
+    def meta(self) -> dict[str, Any]:
+        """Return what the browser needs to read the bytes."""
+        return describe_thumbs(self.source, self.rows, self.cols, self.scale, signed=self.signed)
+
+
+def describe_thumbs(
+    source: str, rows: int, cols: int, scale: list[list[float]], *, signed: bool
+) -> dict[str, Any]:
+    """Return the Thumbs of wire.ts."""
+    return {"source": source, "rows": rows, "cols": cols, "gamma": GAMMA, "signed": signed, "scale": scale}
+
+
+def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
+    """Return thumbnails of a source, or None where `room` bytes leave no more than a few dots of each."""
+    count = len(source.layers) * len(source.heads or (0,))
+    rows, cols = (min(THUMB_SIDE, size) for size in source.shape)
+    least = min(_LEAST, rows)
+    while count * rows * cols > room:
+        if rows <= 1 and cols <= 1:
+            return None
+        rows, cols = max(1, rows // 2), max(1, cols // 2)
+    if rows < least:
+        return None
+    scales, parts = [], []
+    for layer in source.layers:
+        values = pool(padded(source, layer), rows, cols)
+        # What is no finite number has no place on a scale.
+        scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
+        scales.append([float(value) for value in scale])
+        parts.append(quantise(values, scale[:, None, None], signed=source.signed).tobytes())
+    return Thumbnails(source.id, rows, cols, source.signed, scales, b"".join(parts))
+
+
+def padded(source: Source, layer: int) -> NDArray[np.float32]:
+    """Return a layer with as many heads as the source counts: empty ones where heads were pruned."""
+    values = source.layer(layer)
+    missing = len(source.heads or (0,)) - len(values)
+    return np.pad(values, ((0, missing), (0, 0), (0, 0))) if missing else values

@@ -1,0 +1,215 @@
+"""One browser and one JupyterLab for all browser tests; every request that leaves this machine is listed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from .lab import Lab
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+LIMIT = 20_000  # milliseconds; two cores may be shared
+
+PACKED = {  # what nbconvert takes from a CDN unless it is told otherwise
+    "@jupyter-widgets/html-manager@1.0.15": (
+        "package/dist/embed-amd.js",
+        "5thBIV6ymNgmPVOHvzx+gGy8ZSKmSazhtGw4/c4xJDVzRhG9PTeQsRjF3FUTopvFi//SABeNz1yp47bCrJ3CQA==",
+    ),
+    "requirejs@2.3.8": (
+        "package/require.js",
+        "7/cTSLOdYkNBNJcDMWf+luFvMriVm7eYxp4BcFCsAX0wF421Vyce5SXP17c+Jd5otXKGNehIonFlyQXSowL6Mw==",
+    ),
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not found:
+        pytest.skip("no Chromium: install the system's package, or set CHROMIUM to its path")
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Guard:
+    """Aborts and lists what would leave this machine; collects errors of pages."""
+
+    def __init__(self, context):
+        self.outside: list[str] = []
+        self.errors: list[str] = []
+        context.route("**/*", self._check)
+        context.on("page", self._watch)
+
+    def _check(self, route):
+        address = urlsplit(route.request.url)
+        if address.scheme in {"http", "https", "ws", "wss"} and address.hostname not in {
+            "127.0.0.1",
+            "localhost",
+        }:
+            self.outside.append(route.request.url)
+            route.abort()
+        else:
+            route.continue_()
+
+    def _watch(self, page):
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._hear)
+
+    def _hear(self, message):
+        if message.type == "error" and ("attnwidgets" in message.text or "anywidget" in message.text):
+            self.errors.append(message.text)
+
+
+def _pages(chromium):
+    """Open pages behind the guard, light or dark; nothing may have left and nothing failed at the end."""
+    opened = []
+
+    def make(address="about:blank", **options):
+        context = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
+        guard = Guard(context)
+        page = context.new_page()
+        page.set_default_timeout(LIMIT)
+        opened.append((context, guard))
+        page.goto(str(address))
+        return page
+
+    yield make
+    for context, guard in opened:
+        context.close()
+        assert guard.outside == []
+        assert guard.errors == []
+
+
+open_page = pytest.fixture(_pages, name="open_page")
+open_page_for_all = pytest.fixture(_pages, scope="module", name="open_page_for_all")
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory):
+    """Where screenshots go: AW_SHOTS, or a scratch folder."""
+    folder = Path(os.environ.get("AW_SHOTS") or tmp_path_factory.mktemp("shots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kernel_environment(root, tmp_path_factory):
+    """Environment of kernels and servers: this checkout, no hub, scratch folders for Jupyter's state."""
+    scratch = tmp_path_factory.mktemp("jupyter")
+    names = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    places = {f"JUPYTER_{name}": str(scratch / name) for name in names}
+    places |= {f"JUPYTERLAB_{name}_DIR": str(scratch / name) for name in ("SETTINGS", "WORKSPACES")}
+    quiet = scratch / "SETTINGS" / "@jupyterlab" / "apputils-extension"
+    quiet.mkdir(parents=True)
+    (quiet / "notification.jupyterlab-settings").write_text(
+        '{"fetchNews": "false", "checkForUpdates": false}'
+    )
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
+    return {
+        **os.environ,
+        **places,
+        "PYTHONPATH": path,
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+
+
+@pytest.fixture(scope="session")
+def lab_server(kernel_environment, tmp_path_factory):
+    """Address, token and folder of a running JupyterLab."""
+    pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
+    folder = tmp_path_factory.mktemp("lab")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser"),
+        *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--IdentityProvider.token=test"),
+        *(f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True"),
+    ]
+    log = (folder / "server.log").open("wb")
+    server = subprocess.Popen(command, env=kernel_environment, stdout=log, stderr=log)
+    address = f"http://127.0.0.1:{port}"
+    end = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/api/status?token=test", timeout=5).close()
+            break
+        except OSError:
+            if server.poll() is not None or time.monotonic() > end:
+                server.kill()
+                pytest.fail(f"JupyterLab did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
+            time.sleep(0.3)
+    yield address, "test", folder
+    server.terminate()
+    server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_server, open_page_for_all):
+    """Open notebooks in JupyterLab; pages stay open for all tests of a file."""
+    return Lab(*lab_server, open_page_for_all)
+
+
+@pytest.fixture(scope="session")
+def embed_scripts(root, tmp_path_factory):
+    """require.js, embed-amd.js and anywidget.js in one folder: what a static notebook page needs."""
+    import anywidget
+
+    cache = root / "js" / "node_modules" / ".cache" / "attnwidgets-tests"
+    folder = tmp_path_factory.mktemp("scripts")
+    for package, (member, digest) in PACKED.items():
+        name = Path(member).name
+        kept = cache / f"{digest[:12].replace('/', '_')}-{name}"
+        if not kept.is_file():
+            _fetch(package, member, digest, kept)
+        shutil.copy(kept, folder / name)
+    shutil.copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", folder / "anywidget.js")
+    return folder
+
+
+def _fetch(package, member, digest, target):
+    if shutil.which("npm") is None:
+        pytest.skip(f"npm is not there to fetch {package}, which a static notebook page needs")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        ["npm", "pack", "--silent", package, "--pack-destination", str(target.parent)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if done.returncode:
+        pytest.skip(
+            f"npm could not fetch {package}, which a static notebook page needs: {done.stderr[-200:]}"
+        )
+    archive = target.parent / done.stdout.strip().splitlines()[-1]
+    assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
+    with tarfile.open(archive) as packed:
+        target.write_bytes(packed.extractfile(member).read())
+    archive.unlink()

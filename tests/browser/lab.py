@@ -1,0 +1,97 @@
+"""Driving JupyterLab: by command id, and asking the kernel without cells."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+
+SESSION = "window.jupyterapp.shell.currentWidget.sessionContext.session"
+
+ASK = """async code => {
+  const kernel = SESSION.kernel;
+  const future = kernel.requestExecute({code, silent: false, store_history: false});
+  let out = '';
+  future.onIOPub = m => {
+    if (m.header.msg_type === 'stream') out += m.content.text;
+    if (m.header.msg_type === 'error') out += m.content.traceback.join('\\n');
+  };
+  const reply = await future.done;
+  return [reply.content.status, out];
+}""".replace("SESSION", SESSION)
+
+
+class Lab:
+    """One JupyterLab server, seen through one page a notebook."""
+
+    def __init__(self, address, token, folder, open_page):
+        self.address = address
+        self.token = token
+        self.folder = folder
+        self._open_page = open_page
+        self.page = None
+
+    def write(self, name, *cells):
+        """Write a notebook of code cells."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
+        nbformat.write(notebook, self.folder / name)
+
+    def open(self, name, **options):
+        """Open a notebook and wait for its kernel."""
+        self.page = self._open_page(f"{self.address}/lab/tree/{name}?token={self.token}&reset", **options)
+        self.ready()
+        return self.page
+
+    def ready(self):
+        self.page.wait_for_function(
+            "() => { const c = window.jupyterapp?.shell?.currentWidget?.sessionContext;"
+            " return c?.isReady && c.session?.kernel?.connectionStatus === 'connected'; }",
+            timeout=60_000,
+        )
+
+    def command(self, name, **arguments):
+        self.page.evaluate("([n, a]) => window.jupyterapp.commands.execute(n, a)", [name, arguments])
+
+    def run_all(self):
+        self.command("notebook:run-all-cells")
+
+    def run_cell(self, index):
+        """Run one cell again and wait for it."""
+        self.page.evaluate(
+            """async i => {
+              const app = window.jupyterapp;
+              app.shell.currentWidget.content.activeCellIndex = i;
+              await app.commands.execute('notebook:run-cell');
+            }""",
+            index,
+        )
+
+    def ask(self, expression):
+        """Return the value of a Python expression in the kernel, through JSON."""
+        status, out = self.do(f"import json as _j; print(_j.dumps({expression}))")
+        assert status == "ok", out
+        return json.loads(out.strip().splitlines()[-1])
+
+    def do(self, code):
+        """Run code in the kernel, outside the notebook's cells; returns its status and what it printed."""
+        return self.page.evaluate(ASK, code)
+
+    def start(self, code):
+        """Run code in the kernel and return at once."""
+        self.page.evaluate(
+            f"code => {{ {SESSION}.kernel.requestExecute({{code, store_history: false}}); }}", code
+        )
+
+    def until(self, expression, wanted, limit=10_000):
+        """Wait until the kernel's value of an expression is `wanted`."""
+        for _ in range(max(1, limit // 100)):
+            found = self.ask(expression)
+            if found == wanted:
+                return
+            self.page.wait_for_timeout(100)
+        assert found == wanted

