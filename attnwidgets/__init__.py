@@ -17,11 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnwidgets.demo import demo_model
+    from attnwidgets.explanations.alti import alti
     from attnwidgets.explanations.attention import attention
+    from attnwidgets.explanations.attention_flow import attention_flow
+    from attnwidgets.explanations.attention_norm import attention_norm
     from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.globenc import globenc
+    from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
     from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.mixing_ratio import mixing_ratio
     from attnwidgets.explanations.registry import explain, methods
     from attnwidgets.explanations.rollout import rollout
+    from attnwidgets.explanations.value_zeroing import value_zeroing
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
     from attnwidgets.tracing.given import from_attentions
@@ -48,6 +55,13 @@ _HOMES = {
     "Unit": "tracing.units",
     "attention": "explanations.attention",
     "rollout": "explanations.rollout",
+    "attention_flow": "explanations.attention_flow",
+    "value_zeroing": "explanations.value_zeroing",
+    "hidden_token_attribution": "explanations.hidden_token_attribution",
+    "attention_norm": "explanations.attention_norm",
+    "mixing_ratio": "explanations.mixing_ratio",
+    "globenc": "explanations.globenc",
+    "alti": "explanations.alti",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "MixingMap": "explanations.mixing_map",
@@ -76,17 +90,24 @@ __all__ = [
     "TokenStrip",
     "Trace",
     "Unit",
+    "alti",
     "attention",
+    "attention_flow",
+    "attention_norm",
     "demo_model",
     "explain",
     "explore",
     "from_attentions",
+    "globenc",
+    "hidden_token_attribution",
     "link",
     "load",
     "methods",
+    "mixing_ratio",
     "rollout",
     "to_html",
     "trace",
+    "value_zeroing",
 ]
 
 

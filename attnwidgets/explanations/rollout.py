@@ -186,8 +186,20 @@ class _Cumulative:
                     before = self._frontier
                     matrix = matrix @ before if self._output_first else before @ matrix
                 self._frontier = matrix
-                self._done[number] = matrix.astype(np.float32)
+                self._done[number] = _single(matrix, number)
             return self._done[layer]
+
+
+def _single(matrix: NDArray[np.float64], number: int) -> Array:
+    """Return a product in float32, if it has a place there."""
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if not largest <= float(np.finfo(np.float32).max):
+        message = (
+            f"the product of the layers up to {number} reaches {largest:.2g}, beyond float32; "
+            "normalise rows before the product, or start at a later layer."
+        )
+        raise ValueError(message)
+    return matrix.astype(np.float32)
 
 
 def _with_residual(

@@ -1,0 +1,123 @@
+"""ALTI: how near every token's vector comes to what they add up to.
+
+Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice, shares
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.rollout import rollout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+
+    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.tracelike import TraceLike
+
+PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
+
+_POWERS = {"l1": 1, "l2": 2}
+# What torch.nn.functional.pairwise_distance adds to every component unless told otherwise; the authors' code
+# leaves it in.
+_AUTHORS_SHIFT = 1e-6
+
+
+@method(
+    "alti",
+    paper=PAPER,
+    needs="a model whose blocks are described",
+    returns="MixingMap [layer, query, key]; cumulative to that layer where rolled out",
+    cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
+)
+def alti(
+    trace: TraceLike,
+    distance: Literal["l1", "l2"] = "l1",
+    *,
+    rolled_out: bool = False,
+    after: Literal["norm1", "norm2"] = "norm1",
+    compat: Literal["authors"] | None = None,
+    chunk_size: int | None = None,
+    stream: str | None = None,
+    layers: int | Iterable[int] | slice | None = None,
+) -> MixingMap:
+    """How much of every token is in every other: how near its vector comes to the sum of all of them.
+
+    With t_ij the vector of token j in token i after norm 1 (`aw.attention_norm`, "res_ln") and y_i the real
+    output of norm 1, with all biases: the contribution is max(0, |y_i| - |t_ij - y_i|), every row divided by
+    its sum (equations 9 and 10). Blocks that norm before they mix have no norm there: t_ij is what j adds to
+    the residual sum and y_i is that sum. Feed-forward layers do not mix tokens and are left out.
+
+    Args:
+        trace: What `aw.trace` returned.
+        distance: The norm of the above: "l1" as published, or "l2".
+        rolled_out: Multiply the layers, R_l = C_l R_{l-1}, as the paper does for whole models; a layer is
+            then the contribution of the input's tokens. Rows hold the residual already.
+        after: "norm1" as published; "norm2" compares after the block's second norm with the block's
+            output, which differs for post-norm blocks only.
+        compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
+            moves contributions by up to about 7e-5.
+        chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an
+            accelerator).
+        stream: Which stream of a model with several; one that attends to itself.
+        layers: Some layers by number; all by default.
+
+    Returns:
+        A lazy map [layer, query, key] in float32. Rows sum to one, except that a row in which every token is
+        farther from the sum than nothing at all stays zero.
+
+    Raises:
+        ValueError: For an unknown option, or where the model's blocks are not described or do not compute
+            what their description says (`UnsupportedModelError`; the message names what still works).
+        IndexError: Where the model has no such layer.
+    """
+    require_choice("distance", distance, tuple(_POWERS))
+    require_choice("after", after, ("norm1", "norm2"))
+    require_choice("compat", compat, ("authors", None))
+    if chunk_size is not None and chunk_size < 1:
+        message = f"chunk_size must be at least 1, not {chunk_size}."
+        raise ValueError(message)
+    stream = own_stream(trace, stream, "alti")
+    import torch
+
+    from attnwidgets.tracing.block_runs import block_of, norms_last
+    from attnwidgets.tracing.contributions import parts_of
+
+    power = _POWERS[distance]
+
+    def measure(layer: int) -> Tensor:
+        block = block_of(trace, layer, stream, "alti")
+        parts = parts_of(block, "res_ln" if after == "norm1" else "enc")
+        whole = block.middle if parts.reference is None else parts.reference
+        shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
+        near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size).clamp_(min=0)
+        unread = ~parts.weights.any(0)
+        unread.fill_diagonal_(fill_value=False)
+        return shares(near.masked_fill(unread, 0.0))
+
+    norms = norms_last(trace, stream, "alti")
+    options = {"distance": distance, "rolled_out": rolled_out, "after": after, "compat": compat}
+    common: dict[str, Any] = {
+        "method": "alti",
+        "paper": PAPER,
+        "options": options,
+        "stream": stream,
+        "stochastic": None,
+        "warning": NO_NORM_AFTER if after == "norm2" and not norms else "",
+    }
+    title = "ALTI" if distance == "l1" else "ALTI (L2)"
+    if not rolled_out:
+        return block_map(trace, measure, title=title, layers=layers, **common)
+    single = block_map(trace, measure, title=title, layers=None, **common)
+    product = rollout(single, residual=None, normalize=False)
+    return block_map(
+        trace,
+        lambda layer: torch.from_numpy(product.layer(layer).copy()),
+        title=f"{title}, rolled out",
+        layers=layers,
+        **common,
+    )

@@ -1,0 +1,104 @@
+"""Maps that are measured on a model's blocks: what they share, whatever is measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.selecting import pick
+from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from torch import Tensor
+
+NO_NORM_AFTER = (
+    "this model's blocks norm before they mix and have no norm after the residual connection, so the "
+    "numbers are those of the residual sum"
+)
+
+
+def require_choice(name: str, value: object, taken: Sequence[str | None]) -> None:
+    """Raise ValueError where an option is none of those taken; the message names the nearest."""
+    if value not in taken:
+        near = suggest(str(value), [choice for choice in taken if choice])
+        message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
+        raise ValueError(message)
+
+
+def own_stream(trace: TraceLike, stream: str | None, method: str) -> str:
+    """Return the stream that is meant, which must attend to itself and lie in blocks that are described.
+
+    Raises:
+        TypeError: Where `trace` is no trace.
+        ValueError: Where there is no such stream, it goes from one sequence to another, or no description
+            fits its blocks.
+    """
+    from attnwidgets.tracing.block_runs import described
+
+    require_trace(trace, method)
+    stream = resolve_stream(trace, stream)
+    if stream == "cross":
+        fitting = [name for name in trace.streams if name != "cross"]
+        message = (
+            f"{method} is of a stream that attends to itself; pass stream={' or '.join(map(repr, fitting))}."
+        )
+        raise ValueError(message)
+    described(trace, stream, method)
+    return stream
+
+
+def block_map(
+    trace: TraceLike,
+    measure: Callable[[int], Tensor],
+    *,
+    method: str,
+    title: str,
+    paper: str,
+    options: Mapping[str, Any],
+    stream: str,
+    layers: int | Iterable[int] | slice | None,
+    stochastic: bool | None,
+    per_head: bool = False,
+    warning: str = "",
+) -> MixingMap:
+    """Return a lazy map of what `measure` says of a layer, with everything it carries on from its trace."""
+    query, key = trace.axes(stream)
+    numbers = tuple(range(trace.n_layers(stream)))
+    common = carried(trace, stream, method, paper=paper, options=options)
+    common["warning"] = "; ".join(note for note in (common["warning"], warning) if note)
+    common["provenance"]["title"] = title
+
+    def compute(number: int) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return measure(number)
+
+    return MixingMap.lazy(
+        compute,
+        query=query,
+        key=key,
+        layers=numbers if layers is None else pick(layers, numbers, "layer"),
+        heads=range(trace.n_heads(stream)) if per_head else None,
+        unit=next(iter(query.units)),
+        causal=trace.is_causal(stream),
+        stochastic=stochastic,
+        **common,
+    )
+
+
+def shares(values: Tensor) -> Tensor:
+    """Return rows divided by their sum, in float64; a row that sums to zero stays zero."""
+    values = values.to("cpu").double()
+    totals = values.sum(-1, keepdim=True)
+    return values / totals.masked_fill(totals == 0, 1.0)
+
+
+def as_numpy(values: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return a tensor as float32 numpy."""
+    found: np.ndarray[Any, np.dtype[np.float32]] = values.detach().to("cpu").float().numpy()
+    return found

@@ -1,0 +1,81 @@
+"""GlobEnc: lengths of whole blocks' vectors, followed through the layers.
+
+Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder
+Layer in Transformers, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from attnwidgets.explanations.attention_norm import attention_norm
+from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, require_choice
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.rollout import rollout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.tracelike import TraceLike
+
+PAPER = (
+    "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole "
+    "Encoder Layer "
+    "in Transformers"
+)
+
+
+@method(
+    "globenc",
+    paper=PAPER,
+    needs="a model whose blocks are described",
+    returns="MixingMap [layer, query, key], cumulative to that layer",
+    cost="one more pass, then every layer up to the one that is opened",
+)
+def globenc(
+    trace: TraceLike, normalize: Literal["none", "row"] = "none", *, stream: str | None = None
+) -> MixingMap:
+    """Lengths of the vectors after whole blocks (N-Enc), multiplied from the input to every layer.
+
+    With N_l the map `aw.attention_norm(trace, "enc")` of layer l: R_0 = N_0, R_l = N_l R_{l-1}. No residual
+    is added, since N_l holds it.
+
+    Args:
+        trace: What `aw.trace` returned.
+        normalize: "none" is the published GlobEnc: the product of lengths as they are, which grows from
+            layer to layer and whose rows do not sum to one. "row" divides every row of N_l by its sum before
+            the product, as later toolkits do; the two are different measures and order tokens differently.
+        stream: Which stream of a model with several; one that attends to itself.
+
+    Returns:
+        A lazy map [layer, query, key], cumulative to each layer. The published numbers are the row of [CLS]
+        in the last.
+
+    Raises:
+        ValueError: For an unknown option, where the model's blocks are not described, or (when a layer is
+            opened) where the product of a deep model leaves the range of float32; use "row" then.
+    """
+    require_choice("normalize", normalize, ("none", "row"))
+    blocks = attention_norm(trace, "enc", stream=stream)
+    from attnwidgets.tracing.block_runs import norms_last
+
+    product = rollout(blocks, residual=None, normalize=normalize == "row")
+
+    def measure(layer: int) -> Tensor:
+        import torch
+
+        return torch.from_numpy(product.layer(layer).copy())
+
+    return block_map(
+        trace,
+        measure,
+        method="globenc",
+        title="GlobEnc" if normalize == "none" else "GlobEnc, rows normalised",
+        paper=PAPER,
+        options={"normalize": normalize},
+        stream=blocks.stream,
+        layers=None,
+        stochastic=False if normalize == "none" else None,
+        warning="" if norms_last(trace, blocks.stream, "globenc") else NO_NORM_AFTER,
+    )

@@ -1,0 +1,354 @@
+"""Value zeroing: how far each token's output moves when another token's value is taken away.
+
+Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.aggregation import check_partition, keeps_order
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.selecting import listed, pick
+from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.tracing.rerun import RecordedBlocks, Run
+    from attnwidgets.tracing.resume import Resumed
+    from attnwidgets.tracing.units import TokenAxis, Unit
+
+    # Queries [row], elements zeroed [row], outputs [row, width].
+    Piece = tuple[Tensor, Tensor, Tensor]
+
+PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
+
+DISTANCES = ("cosine", "euclidean", "cosine_5_decimals")
+# What runs at once: more gains nothing on a processor, whose caches it leaves.
+_CACHE_BYTES = 24_000_000
+_DEVICE_BYTES = 256_000_000
+_ROUNDING = 8  # Relative change of an output, in units of its precision, below which nothing is known ...
+_UNREAD = 1000  # ... and, for a token that no head reads, below which it is rounding of another batch size.
+
+
+@method(
+    "value_zeroing",
+    paper=PAPER,
+    needs="the model, with its attention recorded",
+    returns="MixingMap [layer, query, key]",
+    cost="each layer once per token (or span), in batches",
+)
+def value_zeroing(
+    trace: TraceLike,
+    *,
+    unit: str | Unit | tuple[Unit, Unit] | None = None,
+    distance: Literal["cosine", "euclidean", "cosine_5_decimals"] = "cosine",
+    reduce: Literal["mean", "max"] = "mean",
+    normalize: bool = True,
+    stream: str | None = None,
+    layers: int | Iterable[int] | slice | None = None,
+    final_norm: bool = False,
+    chunk: int | None = None,
+) -> MixingMap:
+    """How far each token's output moves when another token's value is zeroed.
+
+    In every layer and for every token j, the value vectors of j are set to zero in all heads after the
+    softmax, the block is computed again from its recorded input, and S[i, j] is the distance of token i's
+    output from what it was. The residual connection of j stays, so the
+    diagonal is not large. Rows are divided by their sums.
+
+    It needs no knowledge of the architecture: the block is called again, on copies of its input, through
+    the model's own code. Where the block's description is known and proves itself, the values are subtracted
+    from what attention adds instead and the block is finished from there, which gives the same numbers
+    faster. The model is run once more when the map is made, and a layer's block when that layer is first
+    asked for; the model comes back as it was. A model changed in between is noticed.
+
+    Cosine distances go down to 1e-10, where 1 - cos is noise in float32 (errors up to 0.33 after
+    normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2 in float64 (float32 where the device has
+    no other). A layer in half precision is computed in float32 from its half-precision input.
+
+    Args:
+        trace: What `aw.trace` returned.
+        unit: What is zeroed at once: tokens by default; a unit's name ("word", "sentence") or a Unit zeroes
+            all tokens of an element jointly, which is not the sum over its tokens. A pair of Units (query,
+            key) serves "cross".
+        distance: "cosine", "euclidean", or "cosine_5_decimals": 1 - cos rounded to five decimals, as the
+            context-mixing toolkit does for GPT-2, to compare with its numbers.
+        reduce: How the distances of a unit's tokens become those of its row: "mean" or "max"; before rows
+            are normalised.
+        normalize: Whether rows are divided by their sums. A row in which nothing moves the output by more
+            than rounding stays zero.
+        stream: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise. Each
+            zeroes values in its own attention only, and compares the outputs of the whole block.
+        layers: Some layers by number; all by default.
+        final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
+            Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
+        chunk: How many copies run at once; chosen for about 24 MB by default (256 MB on an accelerator).
+
+    Returns:
+        A lazy map [layer, query, key] in the unit asked for: rows are the tokens that are affected, columns
+        those whose value is zeroed. Exactly zero where no head reads the key, as above the diagonal of
+        causal models. For rollout use `aw.rollout(map, residual=None)`: the residual is in it already.
+
+    Raises:
+        UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError).
+        ValueError: For an unknown stream, unit, distance or reduction, a chunk below 1, `final_norm` in a
+            model without one, or NaN inside the model (the message names the first layer).
+        IndexError: Where the model has no such layer.
+    """
+    require_trace(trace, "value_zeroing")
+    _check("distance", distance, DISTANCES)
+    _check("reduce", reduce, ("mean", "max"))
+    if chunk is not None and chunk < 1:
+        message = f"chunk must be at least 1, not {chunk}."
+        raise ValueError(message)
+    stream = resolve_stream(trace, stream)
+    query, key, name = _axes(*trace.axes(stream), unit)
+    numbers = tuple(range(trace.n_layers(stream)))
+    chosen = numbers if layers is None else pick(layers, numbers, "layer")
+
+    from attnwidgets.tracing.borrow import borrowed
+    from attnwidgets.tracing.rerun import capture
+    from attnwidgets.tracing.resume import resume
+
+    blocks = capture(trace, stream, "value_zeroing")  # type: ignore[arg-type]  # a Trace; others are refused there
+    normed = final_norm and numbers[-1] in chosen
+    if normed:
+        blocks.after_final_norm(blocks.layers[-1].output[:, :1])
+
+    def layer_of(number: int) -> NDArray[np.float64]:
+        after = blocks.after_final_norm if normed and number == numbers[-1] else None
+        with borrowed(blocks.model):
+            resumed = None if stream == "cross" else resume(blocks, number)
+            raw, floor = _distances(blocks, number, key.units[name], distance, chunk, after, resumed)
+        rows = _reduced(raw, query.units[name], reduce)
+        return _shares(rows, _reduced(floor[:, None], query.units[name], "max")) if normalize else rows
+
+    options = {"distance": distance, "normalize": normalize, "final_norm": final_norm, "unit": name}
+    if name != next(iter(query.units)):
+        options["reduce"] = reduce
+    return MixingMap.lazy(
+        layer_of,
+        query=query,
+        key=key,
+        layers=chosen,
+        unit=name,
+        causal=trace.is_causal(stream) and keeps_order(query.units[name], key.units[name]),
+        stochastic=normalize,
+        **carried(trace, stream, "value_zeroing", paper=PAPER, options=options),
+    )
+
+
+def _check(name: str, value: str, taken: tuple[str, ...]) -> None:
+    if value not in taken:
+        near = suggest(str(value), taken)
+        message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
+        raise ValueError(message)
+
+
+def _axes(
+    query: TokenAxis, key: TokenAxis, unit: str | Unit | tuple[Unit, Unit] | None
+) -> tuple[TokenAxis, TokenAxis, str]:
+    """Return the axes with the unit that is meant on both, and its name."""
+    if unit is None:
+        return query, key, next(iter(query.units))
+    if isinstance(unit, str):
+        if unit not in query.units or unit not in key.units:
+            offered = [name for name in query.units if name in key.units]
+            message = f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
+            raise ValueError(message)
+        return query, key, unit
+    pair = unit if isinstance(unit, tuple) else (unit, unit)
+    if pair[0].name != pair[1].name:
+        message = f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}."
+        raise ValueError(message)
+    extended = []
+    for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
+        check_partition(own, len(axis), side)
+        extended.append(dataclasses.replace(axis, units={**axis.units, own.name: own}))
+    same = key is query and pair[0] == pair[1]
+    return extended[0], extended[0] if same else extended[1], pair[0].name
+
+
+def _distances(
+    blocks: RecordedBlocks,
+    number: int,
+    unit: Unit,
+    distance: str,
+    chunk: int | None,
+    after: Callable[[Tensor], Tensor] | None,
+    resumed: Resumed | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return distances [query token, element of `unit`], and per query the ones that rounding makes."""
+    import torch
+
+    block = blocks.layers[number]
+    if chunk is None:
+        on_cpu = block.output.device.type == "cpu"
+        chunk = blocks.copies_within(number, _CACHE_BYTES if on_cpu else _DEVICE_BYTES)
+    work = (blocks, number, unit, chunk, after)
+    if resumed is None:
+        pieces, plain, read = _called_again(*work)
+    else:
+        pieces, plain, read = _finished(*work, resumed)
+    reference = _final(plain, after)[0]
+    result = np.zeros((len(reference), len(unit.spans)))
+    for rows, columns, states in pieces:
+        apart = _apart(states, reference[rows], distance)
+        result[rows.cpu().numpy(), columns.cpu().numpy()] = apart.cpu().numpy()
+    eps = float(torch.finfo(plain.dtype).eps)
+    unread = (read.double() @ _members(unit, read).T.double() == 0).cpu().numpy()
+    # As distances: cosine grows with the square of the relative change, euclidean with the change itself.
+    if distance == "euclidean":
+        lengths = reference.norm(dim=-1).cpu().numpy()
+        noise, floor = _UNREAD * eps * lengths, _ROUNDING * eps * lengths
+    else:
+        noise, floor = (np.full(len(result), 0.5 * (times * eps) ** 2) for times in (_UNREAD, _ROUNDING))
+    result[unread & (result <= noise[:, None])] = 0.0
+    return result, floor
+
+
+def _members(unit: Unit, read: Tensor) -> Tensor:
+    """Return which key lies in which element [element, key]."""
+    members = read.new_zeros(len(unit.spans), read.shape[1])
+    for element, span in enumerate(unit.spans):
+        members[element, list(span)] = True
+    return members
+
+
+def _starts(unit: Unit, chunk: int, number: int) -> Iterable[int]:
+    from tqdm.auto import tqdm
+
+    starts = range(0, len(unit.spans), chunk)
+    progress: Iterable[int] = tqdm(starts, desc=f"value zeroing, layer {number}", delay=1, leave=False)
+    return progress
+
+
+def _called_again(
+    blocks: RecordedBlocks, number: int, unit: Unit, chunk: int, after: Callable[[Tensor], Tensor] | None
+) -> tuple[Iterator[Piece], Tensor, Tensor]:
+    """Zero values in copies of the block's input: any architecture.
+
+    Returns:
+        Pieces (query [row], element [row], output [row, width]), the untouched output [1, query, width], and
+        whether any head reads a key [query, key].
+    """
+    import torch
+
+    from attnwidgets.tracing.rerun import require_same
+
+    with blocks.ready(number) as run:
+        plain, read = _baseline(run)
+    require_same(blocks.layers[number], plain, "value_zeroing")
+    members = _members(unit, read)
+
+    def pieces() -> Iterator[Piece]:
+        queries = torch.arange(len(read), device=read.device)
+        with blocks.ready(number) as run:
+            for start in _starts(unit, chunk, number):
+                zeroed = members[start : start + chunk]
+
+                def zero(weights: Tensor, values: Tensor, zeroed: Tensor = zeroed) -> tuple[Tensor, Tensor]:
+                    return weights, values.masked_fill(zeroed[:, None, :, None], 0.0)
+
+                states = _final(run(len(zeroed), zero), after)
+                elements = start + torch.arange(len(zeroed), device=read.device)
+                yield queries.repeat(len(zeroed)), elements.repeat_interleave(len(read)), states.flatten(0, 1)
+
+    return pieces(), plain, read
+
+
+def _finished(
+    blocks: RecordedBlocks,
+    number: int,
+    unit: Unit,
+    chunk: int,
+    after: Callable[[Tensor], Tensor] | None,
+    resumed: Resumed,
+) -> tuple[Iterator[Piece], Tensor, Tensor]:
+    """Subtract values from what attention added and finish the block: the closed form, for described blocks.
+
+    Returns:
+        As `_called_again` does.
+    """
+    import torch
+
+    from attnwidgets.tracing.rerun import require_same
+
+    queries = torch.arange(len(resumed.read), device=resumed.read.device)
+    plain = resumed.finish(queries, resumed.attended)[None]
+    require_same(blocks.layers[number], plain, "value_zeroing")
+
+    def pieces() -> Iterator[Piece]:
+        for start in _starts(unit, chunk, number):
+            part = [resumed.without(span) for span in unit.spans[start : start + chunk]]
+            rows = torch.cat([rows for rows, _ in part])
+            counts = torch.tensor([len(rows) for rows, _ in part], device=rows.device)
+            elements = start + torch.arange(len(part), device=rows.device).repeat_interleave(counts)
+            states = resumed.finish(rows, torch.cat([attended for _, attended in part]))
+            yield rows, elements, _final(states[None], after)[0]
+
+    return pieces(), plain, resumed.read
+
+
+def _baseline(run: Run) -> tuple[Tensor, Tensor]:
+    """Return the untouched output [1, query, width], and whether any head reads a key [query, key]."""
+    seen: list[Tensor] = []
+
+    def look(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append((weights[0] != 0).any(dim=0))
+        return weights, values
+
+    plain = run(1, look)
+    return plain, seen[0]
+
+
+def _final(states: Tensor, after: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """Return states after the final norm, if any, in the highest precision of their device."""
+    if after is not None:
+        states = after(states)
+    return states.float() if states.device.type == "mps" else states.double()
+
+
+def _apart(states: Tensor, reference: Tensor, distance: str) -> Tensor:
+    """Return the distance [row] of states [row, width] from `reference` [row, width]."""
+    if distance == "euclidean":
+        lengths: Tensor = (states - reference).norm(dim=-1)
+        return lengths
+    tiny = 1e-30  # a state of zeros has no direction; its distance to itself is zero
+
+    def unit(vectors: Tensor) -> Tensor:
+        directions: Tensor = vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(tiny)
+        return directions
+
+    half: Tensor = 0.5 * (unit(states) - unit(reference)).square().sum(dim=-1)
+    # half = 1 - cos up to rounding, but exact where 1 - cos is not.
+    return 1.0 - (1.0 - half).round(decimals=5) if distance == "cosine_5_decimals" else half
+
+
+def _reduced(rows: NDArray[np.float64], unit: Unit, how: str) -> NDArray[np.float64]:
+    """Reduce token rows [token, element] to rows of a unit; an element without tokens gives zeros."""
+    if all(span == (token,) for token, span in enumerate(unit.spans)):
+        return rows
+    result: NDArray[np.float64] = np.zeros((len(unit.spans), rows.shape[1]))
+    for element, span in enumerate(unit.spans):
+        if span:
+            result[element] = rows[list(span)].mean(axis=0) if how == "mean" else rows[list(span)].max(axis=0)
+    return result
+
+
+def _shares(rows: NDArray[np.float64], floor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide rows by their sums; rows that do not rise above `floor` [row, 1] become zero."""
+    known = rows.max(axis=1, keepdims=True, initial=0.0) > floor
+    totals = rows.sum(axis=1, keepdims=True)
+    shares: NDArray[np.float64] = np.divide(rows, totals, out=np.zeros_like(rows), where=known & (totals > 0))
+    return shares

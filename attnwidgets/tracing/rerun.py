@@ -1,0 +1,293 @@
+"""Call the blocks of a model again: what each was given in one recorded pass, held ready with edits.
+
+A block is found by what happens, not by what an architecture calls it: it is the outermost element of a
+list of modules whose call contains exactly one attention call of the stream. That is a BERT layer, a T5 block
+with its self- and cross-attention, and ALBERT's one group at each of its twelve calls.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.borrow import borrowed, unwrap
+from attnwidgets.tracing.recorder import forward_parameters, recording
+from attnwidgets.tracing.trace import RecordedLayer, Trace
+from attnwidgets.tracing.watching import HIDDEN_DIMS, is_cache, is_hidden, watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from attnwidgets.tracing.recorder import Call
+    from attnwidgets.tracing.watching import Invocation
+
+    # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
+    ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class Run(Protocol):
+    """A block held ready."""
+
+    def __call__(
+        self, copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None
+    ) -> Tensor:
+        """Return the block's output [copy, query, width], in float32 or better.
+
+        Args:
+            copies: How many copies of the recorded inputs it is called on at once.
+            edit: Replaces weights and values of the stream's attention call.
+            hidden: What stands in place of the recorded hidden states [copy, token, width].
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RecordedBlock:
+    """One call of one block in a recorded pass.
+
+    Attributes:
+        name: The module's name in the model.
+        module: The module.
+        args: What it was called with; the batch is one.
+        kwargs: Its keywords.
+        output: What it returned first, [1, query, width].
+        call: Which of the attention calls it makes is the stream's.
+        attention: That call.
+        values: Its values [1, kv head, key, head dim].
+    """
+
+    name: str
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Tensor
+    call: int
+    attention: Call
+    values: Tensor
+
+    @property
+    def hidden(self) -> Tensor:
+        """The hidden states it was given, [1, token, width]."""
+        for value in (*self.args, self.kwargs.get("hidden_states"), *self.kwargs.values()):
+            if is_hidden(value):
+                found: Tensor = value
+                return found
+        raise UnsupportedModelError(f"block {self.name!r} takes no hidden states [batch, token, width]")
+
+
+@dataclass(frozen=True)
+class RecordedBlocks:
+    """The blocks of one stream in one recorded pass.
+
+    Attributes:
+        model: The module they lie in.
+        layers: One block a layer.
+        final_norm: The norm that reads the last block's output, where there is one.
+        n_heads: The most heads a layer has.
+        n_keys: How many keys a query has.
+    """
+
+    model: nn.Module
+    layers: tuple[RecordedBlock, ...]
+    final_norm: nn.Module | None
+    n_heads: int
+    n_keys: int
+
+    @contextmanager
+    def ready(self, layer: int) -> Iterator[Run]:
+        """Hold the model and yield a function that calls one block again on copies of its recorded inputs.
+
+        A block in half precision is computed in float32 (its parameters are replaced for the duration, one
+        block at a time): effects of single tokens lie far below what half precision resolves.
+        """
+        block = self.layers[layer]
+        pending: list[ValueEdit] = []
+
+        def see(index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            return pending[0](weights, values) if pending and index == block.call else (weights, values)
+
+        with borrowed(self.model), recording(self.model, [see]) as session:
+            parts = (block.args, block.kwargs)
+            widen = block.hidden.dtype in HALF and not _any_cache(parts)
+            tensors = [*block.module.named_parameters(), *block.module.named_buffers()] if widen else []
+            wide = {name: tensor.float() for name, tensor in tensors if tensor.dtype in HALF}
+
+            def run(copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None) -> Tensor:
+                pending[:] = [] if edit is None else [edit]
+                session.calls.clear()
+                swap = (block.hidden, hidden) if hidden is not None else None
+                args, kwargs = (_copies(part, copies, swap=swap, widen=widen) for part in parts)
+                if wide:
+                    output = torch.func.functional_call(block.module, wide, args, kwargs)
+                else:
+                    output = block.module(*args, **kwargs)
+                session.calls.clear()
+                return first_tensor(output)
+
+            yield run
+
+    def copies_within(self, layer: int, budget: int) -> int:
+        """Return how many copies of a block's activations fit `budget` bytes; at least one."""
+        block = self.layers[layer]
+        _, n_tokens, width = block.output.shape
+        widest = max((max(p.shape) for p in block.module.parameters() if p.dim()), default=width)
+        # Queries, keys, values, norms and the MLP; the weights are held before, in and after the softmax.
+        numbers = n_tokens * (2 * widest + 8 * width) + 3 * self.n_heads * n_tokens * self.n_keys
+        size = 4 if block.output.dtype in HALF else block.output.element_size()
+        return max(1, budget // (numbers * size))
+
+    def after_final_norm(self, states: Tensor) -> Tensor:
+        """Return states [copy, query, width] after the norm that follows the last block.
+
+        Raises:
+            ValueError: If no norm follows it.
+        """
+        norm = self.final_norm
+        if norm is None:
+            raise ValueError(
+                f"final_norm=True: no norm follows the last block of {type(self.model).__name__} "
+                "(post-norm blocks end in their own); leave final_norm out"
+            )
+        parameters = {name: tensor.to(states.dtype) for name, tensor in norm.named_parameters()}
+        with borrowed(self.model):
+            normed: Tensor = torch.func.functional_call(norm, parameters, (states,))
+        return normed
+
+
+def capture(trace: Trace, stream: str, purpose: str) -> RecordedBlocks:
+    """Run a trace's model once more on its input and return a stream's blocks with what they were given.
+
+    Args:
+        trace: A recorded trace; its model comes back as it was.
+        stream: Which attention.
+        purpose: The method's name, for messages.
+
+    Raises:
+        UnsupportedModelError: If there is no model, its attention was not recorded, or a block is not found.
+        ValueError: If a block's output holds NaN; the message names the first.
+    """
+    if getattr(trace, "model", None) is None:
+        raise UnsupportedModelError(
+            f"{purpose} runs the model again, and this trace has none; "
+            "make it with aw.trace(model, tokenizer, text)"
+        )
+    recorded = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
+    if len(recorded) != trace.n_layers(stream):
+        why = trace.warning or "its attention was given, not recorded"
+        raise UnsupportedModelError(f"{purpose} calls blocks again, which cannot be done here: {why}")
+    model = unwrap(trace.model)
+    options: dict[str, Any] = {"return_dict": True}
+    if "use_cache" in forward_parameters(model):
+        options["use_cache"] = False
+    with borrowed(model), watching(model) as watch:
+        with recording(model, [watch.attention]) as session:
+            model(**trace.inputs, **options)
+        calls = tuple(session.calls)
+    own = _matching([layer.call.name for layer in recorded], [call.name for call in calls], purpose)
+    modules = {id(module): name for name, module in model.named_modules()}
+    blocks = []
+    for layer, call in enumerate(own):
+        found = watch.block_of(call, set(own), purpose)
+        name = modules[id(found.module)]
+        output = _output_of(found, len(trace.axes(stream)[0]), name, purpose)
+        if not bool(torch.isfinite(output).all()):
+            raise ValueError(
+                f"the output of layer {layer} ({name}) of stream {stream!r} holds NaN or infinite values, "
+                "and it is the first that does; check the model or its dtype before explaining it"
+            )
+        place = found.calls.index(call)
+        given = (found.module, found.args, found.kwargs)
+        blocks.append(RecordedBlock(name, *given, output, place, calls[call], watch.values[call]))
+    norm = watch.norm_after(blocks[-1].output)
+    return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stream), len(trace.axes(stream)[1]))
+
+
+def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
+    """Raise unless a block called again returned what it returned in the recorded pass.
+
+    Raises:
+        UnsupportedModelError: If the block is no function of its inputs, or the model has changed since.
+    """
+    then = block.output.to(output.dtype)
+    difference = float((output - then).abs().max()) / max(float(then.abs().max()), 1e-6)
+    # Half precision is called again in float32, so that its own rounding shows here.
+    if difference > (5e-2 if block.output.dtype in HALF else 1e-3):
+        raise UnsupportedModelError(
+            f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
+            f"(relative difference {difference:.2g}). If the model changed since the map was made, make it "
+            "again; otherwise this block keeps a state, and the method cannot serve it"
+        )
+
+
+def first_tensor(output: Any) -> Tensor:
+    """Return the hidden states of what a block returned: a tensor, or the first of a tuple."""
+    while isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise UnsupportedModelError(f"a block returned {type(output).__name__}, not hidden states")
+    return output
+
+
+def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
+    """Return which calls of a pass are a stream's, given its modules' names; one may be called often."""
+    places: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        places.setdefault(name, []).append(index)
+    seen: Counter[str] = Counter()
+    found = []
+    for name in wanted:
+        at = places.get(name, [])
+        if seen[name] >= len(at):
+            raise UnsupportedModelError(
+                f"{purpose}: the model called again did not call the attention of {name!r} as it did when it "
+                "was traced; trace the text again"
+            )
+        found.append(at[seen[name]])
+        seen[name] += 1
+    return found
+
+
+def _output_of(invocation: Invocation, n_queries: int, name: str, purpose: str) -> Tensor:
+    output = first_tensor(invocation.output)
+    if output.dim() != HIDDEN_DIMS or output.shape[:2] != (1, n_queries):
+        raise UnsupportedModelError(
+            f"{purpose}: block {name!r} returns {tuple(output.shape)}, not [1, {n_queries} queries, width]"
+        )
+    return output
+
+
+def _any_cache(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return any(_any_cache(item) for item in value) if isinstance(value, (tuple, list)) else is_cache(value)
+
+
+def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool) -> Any:
+    """Return inputs of one sample as inputs of `n` copies of it; what has no batch axis stays."""
+    if isinstance(value, Tensor):
+        if swap is not None and value is swap[0]:
+            return swap[1]
+        if widen and value.dtype in HALF:
+            value = value.float()
+        if value.dim() > 1 and value.shape[0] == 1 and n > 1:
+            value = value.expand(n, *value.shape[1:])
+            return value.contiguous() if is_hidden(value) else value
+        # The model may write into its hidden states.
+        return value.clone() if is_hidden(value) else value
+    if isinstance(value, dict):
+        return {name: _copies(item, n, swap=swap, widen=widen) for name, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(_copies(item, n, swap=swap, widen=widen) for item in value)
+    if is_cache(value):
+        value = copy.deepcopy(value)
+        value.batch_repeat_interleave(n)
+    return value

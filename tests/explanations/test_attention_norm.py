@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+from attnwidgets.explanations.attention_norm import attention_norm
+from attnwidgets.explanations.registry import explain
+from attnwidgets.tracing.block_runs import block_of
+from attnwidgets.tracing.contributions import parts_of
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
+
+from .against_authors import SENTENCES, numbers, relative, traces
+
+IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
+KEYS = {
+    "attn": "attn_norm",
+    "res": "attn_norm_res",
+    "res_ln": "attn_norm_res_ln",
+    "enc": "attn_norm_enc(res+ln1+ln2)",
+}
+
+
+@pytest.fixture(scope="module", params=["float32", "float64"])
+def traced(request, shared):
+    return request.param, traces(shared, request.param)
+
+
+@pytest.mark.parametrize("variant", KEYS)
+def test_lengths_are_the_authors(traced, shared, variant) -> None:
+    dtype, found = traced
+    # Maps are float32, so that float64 models can agree to its rounding and no better.
+    tolerance = 5e-5 if dtype == "float32" else 1.2e-7
+    for file in ("globenc_and_norms", "kobayashi_emnlp2021", "kobayashi_emnlp2020"):
+        expected = numbers(shared, file)
+        for name in SENTENCES:
+            key = f"{name}/{KEYS[variant]}"
+            if key in expected:
+                assert relative(attention_norm(found[name], variant).values, expected[key]) < tolerance
+
+
+def test_the_computation_itself_is_exact_in_float64(shared) -> None:
+    found = traces(shared, "float64")
+    expected = numbers(shared, "globenc_and_norms")
+    exact = expected["s2_subwords/attn_norm"].dtype == np.float64
+    with torch.no_grad():
+        for layer in range(6):
+            block = block_of(found["s2_subwords"], layer, "self", "test")
+            for variant, key in KEYS.items():
+                lengths = parts_of(block, variant).norms().numpy()
+                assert relative(lengths, expected[f"s2_subwords/{key}"][layer]) < (1e-9 if exact else 6e-8)
+
+
+def test_heads_one_by_one_are_the_authors(traced, shared) -> None:
+    dtype, found = traced
+    expected = numbers(shared, "kobayashi_emnlp2020")
+    for name in SENTENCES:
+        heads = attention_norm(found[name], per_head=True)
+        assert heads.shape == expected[f"{name}/head_attn_norm"].shape
+        off = relative(heads.values, expected[f"{name}/head_attn_norm"])
+        assert off < (5e-5 if dtype == "float32" else 1.2e-7)
+
+
+def test_rows_are_shares_only_where_asked_for() -> None:
+    found = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
+    assert not attention_norm(found).stochastic
+    rows = attention_norm(found, "enc", normalize="row")
+    assert rows.stochastic
+    assert np.allclose(rows.values.sum(-1), 1.0, atol=1e-6)
+    assert np.allclose(rows.to("word").values, rows.values)  # every id is a word of its own
+
+
+@pytest.mark.parametrize("family", [name for name in tiny.TEXT if name not in ("BERT", "RoBERTa")])
+def test_every_family_has_every_variant(family) -> None:
+    found = trace(tiny.build(tiny.TEXT[family]), None, IDS)
+    values = {variant: attention_norm(found, variant) for variant in KEYS}
+    post = family in ("DistilBERT", "ELECTRA", "ALBERT")
+    for variant, lengths in values.items():
+        assert lengths.values.min() >= 0
+        assert lengths.causal == found.is_causal()
+        if found.is_causal():
+            assert not np.triu(lengths.values, 1).any()
+        late = variant in ("res_ln", "enc")
+        assert ("no norm after" in lengths.warning) == (late and not post)
+        if late:
+            assert np.array_equal(lengths.values, values["res"].values) != post
+
+
+def test_only_the_layer_that_is_opened_is_computed(monkeypatch) -> None:
+    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    opened = []
+    from attnwidgets.tracing import contributions
+
+    real = contributions.parts_of
+    monkeypatch.setattr(
+        contributions, "parts_of", lambda block, stage: opened.append(stage) or real(block, stage)
+    )
+    lengths = attention_norm(found)
+    assert opened == []
+    lengths.layer(1)
+    lengths.layer(1)
+    assert opened == ["attn"]
+
+
+def test_padding_in_a_batch_changes_nothing() -> None:
+    model = tiny.build(tiny.TEXT["BERT"])
+    long = torch.tensor([[*IDS], [*IDS[:4], 0, 0, 0, 0, 0]])
+    mask = (torch.arange(9) < torch.tensor([[9], [4]])).long()
+    batch = trace(model, None, input_ids=long, attention_mask=mask)
+    alone = trace(model, None, IDS[:4])
+    assert relative(attention_norm(batch[1], "enc").values, attention_norm(alone, "enc").values) < 1e-5
+
+
+def test_no_vector_for_every_pair_is_held() -> None:
+    """At n = 256 and d = 384, vectors for every pair would take 100 MB a layer; lengths take a few chunks."""
+    from torch.profiler import ProfilerActivity, profile
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=50, hidden_size=384, num_hidden_layers=1, num_attention_heads=12, intermediate_size=64
+    )
+    found = trace(BertModel(config, add_pooling_layer=False).eval(), None, [i % 50 for i in range(256)])
+    with torch.no_grad():
+        parts = parts_of(block_of(found, 0, "self", "test"), "enc")
+        gc.collect()
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+            parts.norms()
+    largest = max(event.cpu_memory_usage for event in seen.events())
+    assert 0 < largest < 2**25 < 256 * 256 * 384 * 4
+
+
+def test_wrong_options_name_what_is_taken() -> None:
+    found = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
+    with pytest.raises(ValueError, match=r"variant 'resln' is not one of .* Did you mean 'res_ln'"):
+        attention_norm(found, "resln")
+    with pytest.raises(ValueError, match="normalize 'rows'"):
+        attention_norm(found, normalize="rows")
+    with pytest.raises(ValueError, match="per_head is for variant 'attn'"):
+        attention_norm(found, "res", per_head=True)
+    with pytest.raises(IndexError, match="layer 7 is out of range"):
+        attention_norm(found, layers=7)
+    with pytest.raises(TypeError, match="Did you mean 'variant'"):
+        explain(found, "attention_norm", varian="res")
+    cross = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, IDS)
+    with pytest.raises(ValueError, match=r"attends to itself; pass stream='encoder' or 'decoder'"):
+        attention_norm(cross, stream="cross")
+    assert attention_norm(cross, "res_ln").stream == "encoder"

@@ -1,0 +1,117 @@
+"""Hidden token attribution against plain autograd, saved and run here."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from attnwidgets.explanations.hidden_token_attribution import LIMIT, hidden_token_attribution
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.rerun import capture
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
+
+IDS = [5, 17, 31, 9]
+
+
+def apart(found, expected):
+    return float(np.abs(found / expected - 1).max())
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"scope": "local", "layers": 0}, "local_jacobian_fro"),
+        ({"scope": "global", "layers": 0, "times_input": True}, "global_x_input_l1"),
+    ],
+)
+def test_autograds_numbers_on_minilm(minilm, shared, options, key):
+    folder = shared / "reference" / "mixing"
+    theirs = np.load(folder / "hta_autograd_reference__float64.npz")[f"s1_short8/{key}"]
+    text = json.loads((folder / "inputs.json").read_text())["s1_short8"]["text"]
+    found = hidden_token_attribution(trace(*minilm, text), normalize=False, **options).layer(0)
+    assert apart(found, theirs.reshape(-1, *theirs.shape[-2:])[0]) < 1e-5
+
+
+def jacobian_norms(given, stream, first, last):
+    """Return norms [query, key] by reverse mode, one output number at a time."""
+    blocks = capture(given, stream, "test")
+    start = blocks.layers[first].hidden.clone()
+
+    def through(states):
+        for layer in range(first, last + 1):
+            with blocks.ready(layer) as run, torch.enable_grad():
+                states = run(1, None, states)
+        return states
+
+    found = torch.autograd.functional.jacobian(through, start)
+    return found[0, :, :, 0].square().sum(dim=(1, 3)).sqrt().numpy()
+
+
+@pytest.mark.parametrize("family", ["BERT", "ALBERT", "GPT-NeoX", "Gemma 2", "T5"])
+def test_it_equals_reverse_mode(family):
+    make = {**tiny.TEXT, **tiny.SEQ2SEQ}[family]
+    model = tiny.build(make).double()
+    given = trace(model, None, IDS, max_new_tokens=2 if family == "T5" else 0)
+    for stream in (name for name in given.streams if name != "cross"):
+        whole = hidden_token_attribution(given, stream=stream, normalize=False)
+        local = hidden_token_attribution(given, stream=stream, normalize=False, scope="local", chunk=7)
+        last = given.n_layers(stream) - 1
+        for found, first in ((whole, 0), (local, last)):
+            expected = jacobian_norms(given, stream, first, last)
+            read = expected > 0
+            assert apart(found.layer(last)[read], expected[read]) < 1e-6
+            assert not found.layer(last)[~read].any()
+        assert np.allclose(whole.layer(0), local.layer(0), rtol=1e-6)
+
+
+def test_causal_maps_are_triangles_and_rows_are_shares():
+    found = hidden_token_attribution(trace(tiny.build(tiny.TEXT["Llama"]), None, IDS))
+    assert found.causal
+    assert not np.triu(found.values, 1).any()
+    assert np.allclose(found.values.sum(-1), 1)
+
+
+def test_half_precision_agrees_with_float32():
+    expected = hidden_token_attribution(trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)).values
+    half = tiny.build(tiny.TEXT["BERT"]).to(torch.float16)
+    assert np.abs(hidden_token_attribution(trace(half, None, IDS)).values - expected).max() < 2e-3
+
+
+def test_the_first_layers_stop_the_sweep():
+    model = tiny.build(tiny.TEXT["BERT"])
+    given = trace(model, None, IDS)
+    found = hidden_token_attribution(given, layers=[0])
+    calls = []
+    model.bert.encoder.layer[1].register_forward_hook(lambda *_: calls.append(1))
+    assert found.layer(0).any()
+    assert not calls
+
+
+def test_long_inputs_are_refused_with_an_estimate():
+    model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", hidden_size=512, num_hidden_layers=1))
+    n = LIMIT // 512 + 1
+    given = trace(model, None, [3] * n)
+    with pytest.raises(
+        ValueError, match=rf"over {n} tokens of width 512 takes about [\d.]+ minutes.*force=True"
+    ):
+        hidden_token_attribution(given)
+    assert hidden_token_attribution(given, force=True).shape == (1, n, n)
+
+
+def test_wrong_options_are_named():
+    given = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
+    with pytest.raises(
+        ValueError, match=r"scope 'locl' is not one of 'global', 'local'\. Did you mean 'local'"
+    ):
+        hidden_token_attribution(given, scope="locl")
+    with pytest.raises(ValueError, match='stream="encoder"'):
+        hidden_token_attribution(given, stream="cross")
+    with pytest.raises(ValueError, match="chunk must be at least 1, not -1"):
+        hidden_token_attribution(given, chunk=-1)
+    with pytest.raises(UnsupportedModelError, match="hidden_token_attribution runs the model again"):
+        hidden_token_attribution(from_attentions(np.full((1, 1, 2, 2), 0.5), tokens=["a", "b"]))

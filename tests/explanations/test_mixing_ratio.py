@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnwidgets.explanations.mixing_ratio import mixing_ratio
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
+
+from .against_authors import SENTENCES, numbers, relative, traces
+
+KEYS = {
+    "attn": "attn_norm_mixratio",
+    "res": "attn_norm_res_mixratio",
+    "res_ln": "attn_norm_res_ln_mixratio",
+    "enc": "attn_norm_enc_mixratio",
+}
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-5), ("float64", 1.2e-7)])
+def test_ratios_are_the_authors(shared, dtype, tolerance) -> None:
+    found = traces(shared, dtype)
+    for file in ("globenc_and_norms", "kobayashi_emnlp2021"):
+        expected = numbers(shared, file)
+        for name in SENTENCES:
+            for variant, key in KEYS.items():
+                if f"{name}/{key}" in expected:
+                    ratio = mixing_ratio(found[name], variant)
+                    assert relative(ratio.values, expected[f"{name}/{key}"]) < tolerance
+
+
+def test_a_token_that_reads_itself_alone_mixes_nothing() -> None:
+    found = trace(tiny.build(tiny.TEXT["GPT-2"]), None, [5, 17, 31])
+    ratio = mixing_ratio(found, "res")
+    assert ratio.targets == ("layer 0", "layer 1")
+    assert np.allclose(ratio.values[:, 0], 0.0, atol=1e-6)
+    assert ((ratio.values >= 0) & (ratio.values <= 1)).all()
+    assert mixing_ratio(found, "res", layers=1).targets == ("layer 1",)
+    assert "no norm after" in mixing_ratio(found).warning
+
+
+def test_wrong_options_name_what_is_taken() -> None:
+    found = trace(tiny.build(tiny.TEXT["BERT"]), None, [5, 17, 31])
+    with pytest.raises(ValueError, match="variant 'ln' is not one of"):
+        mixing_ratio(found, "ln")
+    with pytest.raises(IndexError, match="layer 9"):
+        mixing_ratio(found, layers=9)

@@ -1,0 +1,229 @@
+"""Block descriptions recompute what the model computed, and refuse what they do not know."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from attnwidgets.tracing import contributions
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.block_runs import block_of
+from attnwidgets.tracing.borrow import borrowed
+from attnwidgets.tracing.contributions import parts_of
+from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.recorder import recording
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
+
+IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
+FAMILIES = {**tiny.TEXT, **tiny.IMAGE, "wav2vec 2.0": tiny.wav2vec2}
+CAUSAL = {"GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3", "Gemma 2", "Gemma 3"}
+# RMSNorm is written in float32 in these models, whatever their weights are.
+SINGLE = {"Llama", "Qwen3", "Gemma 2", "Gemma 3"}
+
+
+def lively(model: Any, dtype: torch.dtype = torch.float64) -> Any:
+    """Shake a model's weights: fresh ones have zero biases and unit gains, which hide mistakes."""
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model.to(dtype)
+
+
+def make(family: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
+    """Return a shaken tiny model and its trace."""
+    model = lively(tiny.build(FAMILIES[family]), dtype)
+    generator = torch.Generator().manual_seed(2)
+    if family in tiny.IMAGE:
+        side = 24 if family == "ViT" else 28
+        return model, trace(model, None, image=torch.randn(3, side, side, generator=generator))
+    if family == "wav2vec 2.0":
+        return model, trace(model, None, audio=torch.randn(400, generator=generator))
+    return model, trace(model, None, IDS)
+
+
+def largest(difference: torch.Tensor, scale: torch.Tensor) -> float:
+    return float(difference.abs().max() / scale.abs().max())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -> None:
+    _, found = make(family)
+    tolerance = 1e-6 if family in SINGLE else 1e-12
+    for layer in range(found.n_layers()):
+        block = block_of(found, layer, "self", "test")
+        assert largest(block.recomputed() - block.output, block.output) < tolerance
+        bias = block.branch()[2]
+        assert (
+            largest(parts_of(block, "attn").total() + bias + block.hidden - block.middle, block.middle)
+            < 1e-12
+        )
+        whole = parts_of(block, "res")
+        assert largest(whole.total() + bias - block.middle, block.middle) < 1e-12
+        if block.layout.order == "post":
+            normed = parts_of(block, "res_ln")
+            shift = block.norm1.direct(bias) / block.norm1.deviation(block.middle) + block.norm1.shift
+            assert largest(normed.total() + shift - normed.reference, normed.reference) < 1e-12
+        assert whole.causal == (family in CAUSAL)
+        block.value_projection()
+
+
+@pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "GPT-NeoX", "DINOv2 with registers"])
+@torch.no_grad()
+def test_norms_equal_brute_force_by_letting_one_value_through(family: str) -> None:
+    model, found = make(family)
+    block = block_of(found, 1, "self", "test")
+    n, out = len(block.hidden), block.part(block.layout.after or block.layout.out)
+    mixed: dict[int, torch.Tensor] = {}
+
+    def added(kept: int) -> torch.Tensor:
+        def only(index: int, _: nn.Module, weights: Any, value: Any) -> tuple[Any, Any]:
+            if index == 1:
+                value = value * (torch.arange(n) == kept)[:, None]
+            return weights, value
+
+        with borrowed(model), recording(model, (only,)):
+            handle = out.register_forward_hook(lambda _, __, output: mixed.update({kept: output[0]}))
+            model(**found.inputs)
+            handle.remove()
+        return mixed[kept]
+
+    nothing = added(-1)
+    expected = torch.stack([(added(j) - nothing).norm(dim=-1) for j in range(n)], dim=1)
+    parts = parts_of(block, "attn")
+    assert torch.allclose(parts.norms(), expected, rtol=1e-9, atol=1e-12)
+    vectors = torch.stack([mixed[j] - nothing for j in range(n)], dim=1)
+    state = block.output
+    for power in (1, 2):
+        apart = torch.linalg.vector_norm(vectors - state[:, None], ord=power, dim=-1)
+        near = torch.linalg.vector_norm(state, ord=power, dim=-1)[:, None] - apart
+        assert torch.allclose(parts.nearness(state, power), near, rtol=1e-9, atol=1e-10)
+        assert torch.allclose(parts.nearness(state, power, chunk_size=2), near, rtol=1e-9, atol=1e-10)
+
+
+@torch.no_grad()
+def test_the_size_of_chunks_changes_nothing(monkeypatch) -> None:
+    _, found = make("Llama")
+    parts = parts_of(block_of(found, 0, "self", "test"), "res")
+    whole = parts.norms()
+    monkeypatch.setattr(contributions, "_CHUNK_BYTES", 1)
+    assert torch.allclose(parts.norms(), whole, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "GPT-NeoX"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_half_precision_agrees_with_the_same_weights_in_full(family: str, dtype: torch.dtype) -> None:
+    model, found = make(family, dtype)
+    wide = copy.deepcopy(model).float()
+    reference = trace(wide, None, IDS)
+    # What the layers below rounded away stays lost: a few thousandths of float16, hundredths of bfloat16.
+    tolerance = 0.1 if dtype == torch.bfloat16 else 0.01
+    for layer in range(2):
+        parts = parts_of(block_of(found, layer, "self", "test"), "res")
+        expected = parts_of(block_of(reference, layer, "self", "test"), "res").norms()
+        assert parts.matrix.dtype == torch.float32
+        assert largest(parts.norms() - expected, expected) < tolerance
+
+
+def test_a_shared_block_is_kept_once_for_every_call() -> None:
+    _, found = make("ALBERT")
+    first, last = (block_of(found, layer, "self", "test") for layer in (0, 2))
+    assert first.module is last.module
+    assert not torch.equal(first.hidden, last.hidden)
+
+
+def test_a_model_in_training_mode_is_explained_without_dropout_and_handed_back() -> None:
+    model, found = make("GPT-NeoX")
+    expected = block_of(found, 1, "self", "test").last
+    model.train()
+    again = block_of(trace(model, None, IDS), 1, "self", "test")
+    assert torch.equal(again.last, expected)
+    assert all(module.training for module in model.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_wrapped_projection_is_asked_what_it_does() -> None:
+    class Adapted(nn.Module):
+        def __init__(self, base: nn.Linear) -> None:
+            super().__init__()
+            self.base, self.weight = base, base.weight
+            self.low = nn.Parameter(torch.full((32, 32), 0.05, dtype=torch.float64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.base(x) + x @ self.low
+
+    model, _ = make("BERT")
+    layer = model.bert.encoder.layer[1].attention.output
+    layer.dense = Adapted(layer.dense)
+    block = block_of(trace(model, None, IDS), 1, "self", "test")
+    assert largest(block.recomputed() - block.output, block.output) < 1e-12
+
+
+def test_a_block_that_computes_something_else_is_refused_by_name() -> None:
+    model, _ = make("BERT")
+    block = model.bert.encoder.layer[1]
+    block.output.register_forward_hook(lambda _, __, output: output * 1.1)
+    found = trace(model, None, IDS)
+    block_of(found, 0, "self", "alti")
+    with pytest.raises(
+        UnsupportedModelError, match=r"alti is not available: layer 1, BertLayer, .*value_zeroing"
+    ):
+        block_of(found, 1, "self", "alti")
+
+
+def test_what_was_changed_after_it_was_proved_is_found_out() -> None:
+    model, found = make("BERT")
+    block_of(found, 1, "self", "alti")
+    dense = model.bert.encoder.layer[1].attention.output.dense
+    handle = dense.register_forward_hook(lambda _, __, output: output * 2)
+    with pytest.raises(UnsupportedModelError, match="layer 1, BertLayer"):
+        block_of(trace(model, None, IDS), 1, "self", "alti")
+    handle.remove()
+    block_of(trace(model, None, IDS), 1, "self", "alti")
+    late = trace(model, None, IDS)
+    model.bert.embeddings.word_embeddings.weight.data *= -1
+    with pytest.raises(UnsupportedModelError, match="changed since it was traced"):
+        block_of(late, 0, "self", "alti")
+
+
+def test_blocks_that_attend_twice_and_unknown_ones_are_refused_by_name() -> None:
+    found = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, IDS)
+    assert block_of(found, 0, "encoder", "alti").layout.order == "post"
+    with pytest.raises(UnsupportedModelError, match="MarianDecoderLayer, it attends more than once"):
+        block_of(found, 0, "decoder", "alti")
+    with pytest.raises(UnsupportedModelError, match="T5Block"):
+        block_of(trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS), 0, "decoder", "alti")
+    with pytest.raises(UnsupportedModelError, match="outside transformers' attention interface"):
+        block_of(trace(tiny.build(tiny.OUTSIDE["MPNet"]), None, IDS), 0, "self", "alti")
+    with pytest.raises(UnsupportedModelError, match="given without"):
+        block_of(from_attentions(torch.full((1, 1, 2, 2), 0.5), ["a", "b"]), 0, "self", "alti")
+
+
+def test_the_layer_where_numbers_break_is_named() -> None:
+    model, _ = make("GPT-2", torch.float32)
+    model.transformer.h[1].mlp.c_fc.weight.data.fill_(float("nan"))
+    found = trace(model, None, IDS)
+    with pytest.raises(ValueError, match=r"layer 1 \(GPT2Block\) is the first to return NaN"):
+        block_of(found, 0, "self", "alti")
+
+
+def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None:
+    model, found = make("BERT")
+    runs = []
+    handle = model.register_forward_hook(lambda *_: runs.append(1))
+    for layer in (0, 1, 0):
+        block_of(found, layer, "self", "test")
+    handle.remove()
+    assert len(runs) == 1
+    kept = weakref.ref(block_of(found, 0, "self", "test"))
+    del found
+    gc.collect()
+    assert kept() is None
