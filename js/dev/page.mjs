@@ -187,7 +187,6 @@ const state = {
   version: 1,
   models,
   views: names.map((_, i) => `v${i}`),
-  thumbs: {},
   archive: { s: archive },
   thumbs: {},
 };

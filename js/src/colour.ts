@@ -102,8 +102,3 @@ export function luminance([r, g, b]: Rgb): number {
   };
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
 }
-
-/** Black or white, whichever is read better on a colour. */
-export function inkOn(rgb: Rgb): "#000" | "#fff" {
-  return luminance(rgb) > 0.179 ? "#000" : "#fff";
-}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heatMap, inkOn, luminance, lut, mapTable, place, valueAt } from "../src/colour.ts";
+import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour.ts";
 import { quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
@@ -46,11 +46,6 @@ test("a place on the scale and its value are each other's inverse, also for sign
   }
   assert.equal(place(5, [0, 1], "linear"), 1);
   assert.equal(place(0.5, [0, 0], "sqrt"), 0);
-});
-
-test("ink is black on light and white on dark colours", () => {
-  assert.equal(inkOn([253, 231, 37]), "#000");
-  assert.equal(inkOn([68, 1, 84]), "#fff");
 });
 
 test("what a causal map cannot see stays unpainted, a zero that it can see is painted", () => {

@@ -163,3 +163,20 @@ def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
     assert page.locator(".aw-root").count() == 5
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=shots / f"all-{width}.png", full_page=True)
+
+
+def test_thumbnails_that_did_not_come_first_are_fetched(page_of):
+    numbers = np.random.default_rng(0).dirichlet(np.ones(80), (3, 4, 80)).astype(np.float32)
+    view = aw.Explorer(aw.from_attentions(numbers, [f"t{i}" for i in range(80)]), units=["token"])
+    assert [t["source"] for t in view.store.header["thumbs"]] == ["attention/token/self"]
+    page = page_of(view)
+    page.get_by_role("combobox", name="method").select_option(label="rollout")
+    grid = page.locator(".aw-headgrid")
+    grid.get_by_text("3 layers · tokens", exact=True).wait_for()
+    grid.get_by_text(re.compile("max-pooled")).wait_for()
+    plot = grid.locator(".aw-plot[aria-busy=false]")
+    box = plot.bounding_box()
+    assert box["height"] == pytest.approx(3 * box["width"], abs=2)
+    assert plot.locator("canvas").evaluate(
+        "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+    ) > 20

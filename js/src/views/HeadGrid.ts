@@ -4,11 +4,11 @@ import { heatMap, lut } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
 import { h, keyboard, on, place, setSizes, spotAt, thinned, watchWidth } from "../dom.ts";
 import { tickText } from "../numbers.ts";
-import type { HeadKey, Source, Thumbs } from "../wire.ts";
+import type { Source, Thumbs } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { paintFrame } from "./paint.ts";
 import { createScale } from "./scale.ts";
-import { headWords, navigation, plural } from "./steps.ts";
+import { navigation, placeWords, plural } from "./steps.ts";
 
 const LARGEST = 72;
 const TALLEST = 640;
@@ -67,6 +67,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const words = (): void => {
     const { source } = ctx.resolved();
     const [layers, heads] = sizes(source);
+    if (spot && (spot[0] >= layers || spot[1] >= heads)) spot = null;
     const across = source.heads ? ` × ${heads} ${heads === 1 ? "head" : "heads"}` : "";
     const where = `${layers} ${layers === 1 ? "layer" : "layers"}${across} · ${plural(source.unit)}`;
     const title = heading.show(where);
@@ -155,13 +156,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const one = !source.heads || typeof head === "number";
     const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
     outline(selected, source.layers.indexOf(layer), at, one ? 1 : sizes(source)[1]);
-    const name = (of: number, which: HeadKey): string =>
-      [`layer ${ctx.layerName(of)}`, headWords(ctx, which)].filter(Boolean).join(", ");
     const peak = sheet && peaks[row]?.[col];
     const most = peak === undefined ? "" : ` · largest value ≈ ${tickText(peak)}`;
     const text = spot
-      ? name(source.layers[row] as number, source.heads?.[col] ?? "-") + most
-      : `selected: ${name(layer, head)}`;
+      ? placeWords(ctx, source.layers[row] as number, source.heads?.[col] ?? "-") + most
+      : `selected: ${placeWords(ctx, layer, head)}`;
     readout.show(text, root.contains(document.activeElement));
   };
 

@@ -15,7 +15,7 @@ import { createLabels, labelRoom } from "./labels.ts";
 import { type Matrix, maxPool, paintCells } from "./paint.ts";
 import { cellWords, createExactRows } from "./readout.ts";
 import { createScale } from "./scale.ts";
-import { navigation, plural, whereWords } from "./steps.ts";
+import { navigation, placeWords, plural, whereWords } from "./steps.ts";
 
 export const renderHeatmap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
@@ -100,7 +100,8 @@ export const renderHeatmap = view((ctx, root, signal) => {
     busy.hidden = tile !== null;
     if (!tile) {
       const why = tiles.failure(source.id, layer, head);
-      put(busy, why ? `${whereWords(ctx)}: ${why}` : `loading ${whereWords(ctx)}`);
+      const what = placeWords(ctx, layer, head);
+      put(busy, why ? `${what}: ${why}` : `loading ${what}`);
       // Another map's picture would be a lie, even dimmed.
       if (paintedSource !== source.id) {
         image = null;

@@ -52,6 +52,11 @@ export function headWords(ctx: ViewContext, head: HeadKey): string {
   return head === "-" ? "" : `head ${ctx.headName(head)}`;
 }
 
+/** "layer 3, head 7" */
+export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
+  return [`layer ${ctx.layerName(layer)}`, headWords(ctx, head)].filter(Boolean).join(", ");
+}
+
 /** "layer 3 (0–5) · head 7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
 export function whereWords(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
