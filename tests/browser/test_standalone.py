@@ -177,6 +177,9 @@ def test_thumbnails_that_did_not_come_first_are_fetched(page_of):
     plot = grid.locator(".aw-plot[aria-busy=false]")
     box = plot.bounding_box()
     assert box["height"] == pytest.approx(3 * box["width"], abs=2)
-    assert plot.locator("canvas").evaluate(
-        "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
-    ) > 20
+    assert (
+        plot.locator("canvas").evaluate(
+            "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+        )
+        > 20
+    )
