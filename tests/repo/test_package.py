@@ -82,8 +82,8 @@ def test_nothing_imports_against_the_flow(root, part, forbidden):
 
 def test_the_bundle_is_small(root):
     static = root / "attnwidgets" / "static"
-    assert 10_000 < (static / "attnwidgets.js").stat().st_size <= 80_000
-    assert 10_000 < (static / "standalone.js").stat().st_size <= 80_000
+    assert 10_000 < (static / "attnwidgets.js").stat().st_size <= 60_000
+    assert 10_000 < (static / "standalone.js").stat().st_size <= 65_000
 
 
 def test_the_bundle_asks_no_other_host(root):
