@@ -126,6 +126,7 @@ def attention_flow(
         unit=source.unit,
         causal=source.causal if source.heads is None or not callable(head_reduce) else None,
         stochastic=True if normalize else None,
+        runs_model=source.runs_model,
         method="attention_flow",
         stream=source.stream,
         trace_id=source.trace_id,

@@ -87,6 +87,7 @@ def block_map(
         unit=next(iter(query.units)),
         causal=trace.is_causal(stream),
         stochastic=stochastic,
+        runs_model=True,
         **common,
     )
 

@@ -128,6 +128,7 @@ def hidden_token_attribution(
         unit=next(iter(query.units)),
         causal=trace.is_causal(stream),
         stochastic=True if normalize else None,
+        runs_model=True,
         **carried(trace, stream, "hidden_token_attribution", paper=PAPER, options=options),
     )
 

@@ -28,12 +28,14 @@ class Layered(Explanation):
         key: The axis of the columns.
         layers: Original layer numbers.
         heads: Original head numbers, or None where there is no head axis.
+        runs_model: Whether computing a layer runs the model (a view then computes all before it is shown).
     """
 
     query: TokenAxis
     key: TokenAxis
     layers: tuple[int, ...]
     heads: tuple[int, ...] | None
+    runs_model: bool
 
     _lock: threading.RLock
     _compute: Callable[[int], Any]
@@ -54,6 +56,7 @@ class Layered(Explanation):
         signed: bool | None,
         keep: bool,
         unit: str,
+        runs_model: bool = False,
         **common: Any,
     ) -> None:
         key = query if key is None else key
@@ -71,6 +74,7 @@ class Layered(Explanation):
             key=key,
             layers=tuple(int(number) for number in layers),
             heads=None if heads is None else tuple(int(number) for number in heads),
+            runs_model=runs_model,
             _compute=compute,
             _keep=keep,
             _cache={},

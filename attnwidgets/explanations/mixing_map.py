@@ -118,6 +118,7 @@ class MixingMap(Layered):
         stochastic: bool | None = None,
         signed: bool | None = False,
         keep: bool = True,
+        runs_model: bool = False,
         method: str,
         **common: Any,
     ) -> Self:
@@ -135,6 +136,7 @@ class MixingMap(Layered):
             stochastic: Whether rows sum to one; None: read from the first layer when asked.
             signed: Whether values may be negative; None: read from the numbers when asked.
             keep: Whether computed layers are kept here; False where `layer_fn` keeps them itself.
+            runs_model: Whether `layer_fn` runs the model; maps derived from this one then do as well.
             method: Name of the method.
             **common: stream, provenance, trace_id, warning, predictions: see `Explanation`.
         """
@@ -149,6 +151,7 @@ class MixingMap(Layered):
             stochastic=stochastic,
             signed=signed,
             keep=keep,
+            runs_model=runs_model,
             unit=unit,
             method=method,
             **common,
@@ -164,6 +167,7 @@ class MixingMap(Layered):
             "causal": self.known("causal"),
             "stochastic": self.known("stochastic"),
             "signed": self.known("signed"),
+            "runs_model": self.runs_model,
         }
         return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
 

@@ -129,6 +129,7 @@ def rollout(
         stochastic=None if normalize or convex else False,
         signed=None if own_reduction else source.known("signed"),
         keep=False,
+        runs_model=source.runs_model,
         method="rollout",
         stream=source.stream,
         trace_id=source.trace_id,

@@ -144,6 +144,7 @@ def value_zeroing(
         unit=name,
         causal=trace.is_causal(stream) and keeps_order(query.units[name], key.units[name]),
         stochastic=normalize,
+        runs_model=True,
         **carried(trace, stream, "value_zeroing", paper=PAPER, options=options),
     )
 

@@ -102,7 +102,7 @@ class View(anywidget.AnyWidget):
             "stream": None,
             "indexBase": index_base,
             "title": str(title),
-            "marks": checked_marks(self._VIEW, self._MARKS, marks),
+            "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
         }

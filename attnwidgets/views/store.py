@@ -62,6 +62,11 @@ class TileStore(SharedModel):
             units: Only these units; empty: every unit an explanation can be read in.
             first: Layer and head a view opens with.
         """
+        for explanation in explanations:
+            # Requests arrive beside a running cell, where the model may be in use: none may run it.
+            if getattr(explanation, "runs_model", False):
+                for layer in explanation.layers:
+                    explanation.layer(layer)
         keys = []
         with self._lock:
             before = tuple(self._sources)
