@@ -3,7 +3,16 @@ import { mock, test } from "node:test";
 import type { Tile, ViewContext } from "../src/context.ts";
 import { createPlayer } from "../src/views/LayerSlider.ts";
 import { percent } from "../src/views/Predictions.ts";
-import { headChoices, methodsOf, moveLayer, nextHead, streamsOf, unitsOf, whereWords } from "../src/views/steps.ts";
+import {
+  headChoices,
+  methodsOf,
+  moveLayer,
+  nextHead,
+  placeWords,
+  streamsOf,
+  unitsOf,
+  whereWords,
+} from "../src/views/steps.ts";
 import type { Header, HeadKey, Source } from "../src/wire.ts";
 
 function source(method: string, unit: string, stream = "self", heads: number[] | null = [0, 1, 2]): Source {
@@ -32,6 +41,7 @@ function context(shown: Source, layer: number, head: HeadKey, tiles: Set<number>
   let state = "ok";
   const ctx = {
     resolved: () => ({ source: shown, layer: at.layer, head: at.head, notes: [] }),
+    options: { indexBase: 0 },
     layerName: (l: number) => String(l),
     headName: (h: HeadKey) => String(h),
     selection: { set: (values: Partial<typeof at>) => Object.assign(at, values) },
@@ -104,6 +114,16 @@ test("where a view looks is named with the range there is, counted as the user c
   assert.equal(whereWords(fromOne), "layer 1 (1–3)");
   const kept = context({ ...source("attention", "token"), layers: [1, 7, 9] }, 7, "-", new Set());
   assert.equal(whereWords(kept.ctx), "layer 7 (1, 7, 9)");
+});
+
+test("a head is named as papers name it, counted as the user counts", () => {
+  const { ctx } = context(source("attention", "token"), 1, 2, new Set());
+  assert.equal(whereWords(ctx), "layer 1 (0–2) · head 1.2");
+  assert.equal(placeWords(ctx, 1, 2), "layer 1, head 2 (1.2)");
+  assert.equal(placeWords(ctx, 1, "max"), "layer 1, max of heads");
+  const fromOne = { ...ctx, options: { indexBase: 1 }, layerName: (l: number) => String(l + 1) };
+  const named = { ...fromOne, headName: (h: HeadKey) => String(Number(h) + 1) } as ViewContext;
+  assert.equal(whereWords(named), "layer 2 (1–3) · head 2-3");
 });
 
 test("an explorer offers what the store has, within what it was restricted to", () => {

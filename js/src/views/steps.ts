@@ -52,19 +52,25 @@ export function headWords(ctx: ViewContext, head: HeadKey): string {
   return head === "-" ? "" : `head ${ctx.headName(head)}`;
 }
 
-/** "layer 3, head 7" */
-export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
-  return [`layer ${ctx.layerName(layer)}`, headWords(ctx, head)].filter(Boolean).join(", ");
+/** A head as papers name it: "3.7" counted from 0, "4-8" counted from 1. */
+export function headAddress(ctx: ViewContext, layer: number, head: number): string {
+  return `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
 }
 
-/** "layer 3 (0–5) · head 7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
+/** "layer 3, head 7 (3.7)" */
+export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
+  const words = [`layer ${ctx.layerName(layer)}`, headWords(ctx, head)].filter(Boolean).join(", ");
+  return typeof head === "number" ? `${words} (${headAddress(ctx, layer, head)})` : words;
+}
+
+/** "layer 3 (0–5) · head 3.7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
 export function whereWords(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
   const names = source.layers.map((l) => ctx.layerName(l));
   const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
   const all = gapless || names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
   const where = `layer ${ctx.layerName(layer)}${names.length > 1 ? ` (${all})` : ""}`;
-  const heads = headWords(ctx, head);
+  const heads = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
   return heads === "" ? where : `${where} · ${heads}`;
 }
 
