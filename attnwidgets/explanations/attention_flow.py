@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.attention import attention
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.tracelike import TraceLike, require_trace
+from attnwidgets.explanations.through_layers import (
+    DEFAULT_WEIGHT,
+    carried_on,
+    followed,
+    mixed,
+    require_share,
+    shares,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.reductions import Reduction
+    from attnwidgets.explanations.tracelike import TraceLike
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
@@ -28,7 +35,6 @@ LIMIT = 64
 SCALE = 10**9
 """Integer capacity of a weight of one: capacities have 32 bits, and a token passes on at most one."""
 
-_DEFAULT_WEIGHT = 0.5
 _PROBES = 5
 
 
@@ -41,7 +47,7 @@ _PROBES = 5
 )
 def attention_flow(
     trace: TraceLike | MixingMap,
-    residual_weight: float = _DEFAULT_WEIGHT,
+    residual_weight: float = DEFAULT_WEIGHT,
     *,
     head_reduce: Reduction = "mean",
     normalize: bool = True,
@@ -75,32 +81,22 @@ def attention_flow(
         ValueError: Beyond 64 tokens without `force` (the message estimates the time of the last layer), for
             a map from one sequence to another or a signed one, or a weight that is no share.
     """
-    if not 0.0 <= residual_weight <= 1.0:
-        message = f"residual_weight is a share from 0 to 1, not {residual_weight}."
+    require_share(residual_weight)
+    source = followed(trace, "attention_flow", stream)
+    if source.signed:
+        message = "attention_flow needs capacities that are not negative; this map is signed."
         raise ValueError(message)
-    if isinstance(trace, MixingMap):
-        if stream is not None and stream != trace.stream:
-            message = (
-                f"stream {stream!r} is asked of a map of stream {trace.stream!r}; give the trace instead."
-            )
-            raise ValueError(message)
-        source = trace
-    else:
-        require_trace(trace, "attention_flow")
-        source = attention(trace, stream=stream)
-    _check_source(source)
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
     n_tokens = source.shape[-1]
 
     def capacities(number: int) -> NDArray[np.float64]:
         matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
-        mixed = (1.0 - residual_weight) * matrix + residual_weight * np.eye(n_tokens)
-        return _shares(mixed)
+        return shares(mixed(matrix, residual_weight))
 
     def layer_of(number: int) -> NDArray[np.float64]:
         below = [capacities(layer) for layer in source.layers[: source.layers.index(number) + 1]]
         flows = _flows(_network(below), n_tokens, f"attention flow, layer {number}")
-        return _shares(flows) if normalize else flows
+        return shares(flows) if normalize else flows
 
     if n_tokens > LIMIT and not force:
         seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
@@ -114,58 +110,16 @@ def attention_flow(
         "residual_weight": residual_weight,
         "head_reduce": None if source.heads is None else head_reduce,
         "normalize": normalize,
-        "level": source.unit,
-        "of": source.method,
     }
-    known = ("model", "text", "stream")
     return MixingMap.lazy(
         layer_of,
-        query=source.query,
-        key=source.key,
         layers=source.layers,
-        unit=source.unit,
         causal=source.causal if source.heads is None or not callable(head_reduce) else None,
         stochastic=True if normalize else None,
-        runs_model=source.runs_model,
-        method="attention_flow",
-        stream=source.stream,
-        trace_id=source.trace_id,
-        warning=source.warning,
-        predictions=source.predictions,
-        provenance={
-            **{name: source.provenance[name] for name in known if name in source.provenance},
-            "method": "attention_flow",
-            "title": "attention flow" if source.method == "attention" else f"flow of {source.method}",
-            "options": options,
-            "paper": PAPER,
-            "source": source.provenance,
-            "steps": [],
-        },
+        **carried_on(
+            source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=[]
+        ),
     )
-
-
-def _check_source(source: MixingMap) -> None:
-    n_queries, n_keys = source.shape[-2:]
-    if source.stream == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
-        message = (
-            "attention_flow follows a stream that attends to itself; this map "
-            f"(stream {source.stream!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
-            'another. Use stream="encoder" or stream="decoder".'
-        )
-        raise ValueError(message)
-    if source.signed:
-        message = "attention_flow needs capacities that are not negative; this map is signed."
-        raise ValueError(message)
-    if list(source.layers) != list(range(source.layers[0], source.layers[0] + len(source.layers))):
-        message = f"attention_flow needs consecutive layers, not {', '.join(map(str, source.layers))}."
-        raise ValueError(message)
-
-
-def _shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide rows by their sums; a row of zeros stays zero."""
-    totals = matrix.sum(axis=-1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals != 0)
-    return shares
 
 
 def _network(layers: list[NDArray[np.float64]]) -> Any:

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.attention import attention
 from attnwidgets.explanations.description import plain
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.tracelike import TraceLike, require_trace
+from attnwidgets.explanations.through_layers import (
+    DEFAULT_WEIGHT,
+    carried_on,
+    followed,
+    mixed,
+    require_share,
+    shares,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +30,10 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.arrays import Array
     from attnwidgets.explanations.reductions import Reduction
+    from attnwidgets.explanations.tracelike import TraceLike
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
-_DEFAULT_WEIGHT = 0.5
 _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normalize=False."
 
 
@@ -40,7 +46,7 @@ _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normal
 )
 def rollout(
     trace: TraceLike | MixingMap,
-    residual_weight: float = _DEFAULT_WEIGHT,
+    residual_weight: float = DEFAULT_WEIGHT,
     start_layer: int = 0,
     *,
     head_reduce: Reduction = "mean",
@@ -84,17 +90,9 @@ def rollout(
         IndexError: Where there is no such layer.
     """
     _check_options(residual_weight, residual, order)
-    if isinstance(trace, MixingMap):
-        if stream is not None and stream != trace.stream:
-            message = (
-                f"stream {stream!r} is asked of a map of stream {trace.stream!r}; give the trace instead."
-            )
-            raise ValueError(message)
-        source = trace
-    else:
-        require_trace(trace, "rollout")
-        source = attention(trace, stream=stream)
-    _check_source(source, normalize=normalize)
+    source = followed(trace, "rollout", stream)
+    if normalize and source.known("signed"):
+        raise ValueError(_SIGNED)
     layers = _layers_from(source.layers, start_layer)
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
 
@@ -111,58 +109,36 @@ def rollout(
         "head_reduce": None if source.heads is None else head_reduce,
         "normalize": normalize,
         "order": order,
-        "level": source.unit,
-        "of": source.method,
     }
-    steps = _departures(options, first_layer=source.layers[0], own_unit=next(iter(source.query.units)))
+    steps = _departures(options, first_layer=source.layers[0])
+    if source.unit != next(iter(source.query.units)):
+        steps.append(f"rolled out at {source.unit} level")
     own_reduction = callable(head_reduce) and source.heads is not None
     convex = residual != "add" and (source.heads is None or head_reduce == "mean")
     return MixingMap.lazy(
         _Cumulative(step, layers, order),
-        query=source.query,
-        key=source.key,
         layers=layers,
-        unit=source.unit,
         # Products of lower triangular matrices are lower triangular, in either order.
         causal=None if own_reduction else source.known("causal"),
         # Zero rows are the exception that only the numbers show, so a normalised map reads its own.
         stochastic=None if normalize or convex else False,
         signed=None if own_reduction else source.known("signed"),
         keep=False,
-        runs_model=source.runs_model,
-        method="rollout",
-        stream=source.stream,
-        trace_id=source.trace_id,
-        warning=source.warning,
-        predictions=source.predictions,
-        provenance={
-            **{
-                name: source.provenance[name]
-                for name in ("model", "text", "stream")
-                if name in source.provenance
-            },
-            "method": "rollout",
-            "title": "rollout" if source.method == "attention" else f"rollout of {source.method}",
-            "options": options,
-            "paper": PAPER,
-            "source": source.provenance,
-            "steps": steps,
-        },
+        **carried_on(source, "rollout", title="rollout", paper=PAPER, options=options, steps=steps),
     )
 
 
-def _departures(options: Mapping[str, Any], *, first_layer: int, own_unit: str) -> list[str]:
+def _departures(options: Mapping[str, Any], *, first_layer: int) -> list[str]:
     """Return in words how the options depart from the published method, for the reader of the result."""
     weight = options["residual_weight"]
     words = {
         "no residual": options["residual"] is None,
         "residual added without weights": options["residual"] == "add",
-        f"residual weight {weight}": weight not in (None, _DEFAULT_WEIGHT),
+        f"residual weight {weight}": weight not in (None, DEFAULT_WEIGHT),
         f"{plain(options['head_reduce'])} over heads": options["head_reduce"] not in (None, "mean"),
         "rows not normalised": not options["normalize"],
         "input first": options["order"] == "input_first",
         f"from layer {options['start_layer']}": options["start_layer"] != first_layer,
-        f"rolled out at {options['level']} level": options["level"] != own_unit,
     }
     return [phrase for phrase, holds in words.items() if holds]
 
@@ -207,21 +183,15 @@ def _with_residual(
     matrix: NDArray[np.float64], residual: str | None, weight: float, *, normalize: bool
 ) -> NDArray[np.float64]:
     """Return A' of one layer [query, key]."""
-    identity = np.eye(len(matrix))
     if residual == "mix":
-        matrix = (1.0 - weight) * matrix + weight * identity
+        matrix = mixed(matrix, weight)
     elif residual == "add":
-        matrix = matrix + identity
-    if normalize:
-        totals = matrix.sum(axis=-1, keepdims=True)
-        matrix = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals != 0)
-    return matrix
+        matrix = matrix + np.eye(len(matrix))
+    return shares(matrix) if normalize else matrix
 
 
 def _check_options(residual_weight: float, residual: str | None, order: str) -> None:
-    if not 0.0 <= residual_weight <= 1.0:
-        message = f"residual_weight is a share from 0 to 1, not {residual_weight}."
-        raise ValueError(message)
+    require_share(residual_weight)
     choices: tuple[tuple[str, str | None, tuple[str | None, ...]], ...] = (
         ("residual", residual, ("mix", "add", None)),
         ("order", order, ("output_first", "input_first")),
@@ -231,30 +201,14 @@ def _check_options(residual_weight: float, residual: str | None, order: str) -> 
             near = suggest(str(value), [choice for choice in taken if choice])
             message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
             raise ValueError(message)
-    if residual != "mix" and residual_weight != _DEFAULT_WEIGHT:
+    if residual != "mix" and residual_weight != DEFAULT_WEIGHT:
         message = (
             f"residual_weight={residual_weight} has no place in residual={residual!r}; leave one of them out."
         )
         raise ValueError(message)
 
 
-def _check_source(source: MixingMap, *, normalize: bool) -> None:
-    n_queries, n_keys = source.shape[-2:]
-    if source.stream == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
-        message = (
-            "rollout follows a stream that attends to itself; this map "
-            f"(stream {source.stream!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
-            'another. Use stream="encoder" or stream="decoder".'
-        )
-        raise ValueError(message)
-    if normalize and source.known("signed"):
-        raise ValueError(_SIGNED)
-
-
 def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:
-    if list(layers) != list(range(layers[0], layers[0] + len(layers))):
-        message = f"rollout needs consecutive layers, not {', '.join(map(str, layers))}."
-        raise ValueError(message)
     first = layers[-1] + 1 + start_layer if start_layer < 0 else start_layer
     if not 0 <= first <= layers[-1]:
         message = f"start_layer {start_layer} is out of range: there are layers {layers[0]} to {layers[-1]}."
