@@ -146,9 +146,13 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     else if (query < 0) {
       put(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
     } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
+    const { layer, head } = ctx.resolved();
+    // A cell read from its tile is worded as the heatmap words it.
+    const tile = exact || query < 0 ? undefined : tiles.get(source.id, layer, head);
     const pair = (i: number, sign: string): string => {
       const to = query >= 0 ? `${target} → ` : "";
-      return `${to}${nameOf(ctx, source.key, i)} ${sign} ${printed(values[i] ?? Number.NaN, exact)}`;
+      const value = tile?.text(query, i) ?? printed(values[i] ?? Number.NaN, exact);
+      return `${to}${nameOf(ctx, source.key, i)} ${sign} ${value}`;
     };
     let words: string;
     if (key >= 0) words = pair(key, exact ? "=" : "≈");
