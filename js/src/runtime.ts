@@ -34,9 +34,13 @@ function addStyle(el: Element): void {
 function mount(render: RenderView, pool: TilePool): Renderer {
   return async (props) => {
     const { model, signal } = props;
-    // No key may reach the notebook, whose command mode would take the arrows and delete cells.
-    const root = h("div.aw-root", { "data-lm-suppress-shortcuts": "true" });
-    on(root, signal, { keydown: (event) => event.stopPropagation() });
+    const root = h("div.aw-root");
+    // No key may reach the notebook, whose command mode would take the arrows and delete cells. It listens before we
+    // do, and leaves alone only what is marked; Notebook 7 looks for the mark on the focused element itself.
+    on(root, signal, {
+      keydown: (event) => event.stopPropagation(),
+      focusin: ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"),
+    });
     props.el.append(root);
     addStyle(root);
     whenShown(root, () => addStyle(root), signal);
