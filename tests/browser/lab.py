@@ -1,4 +1,4 @@
-"""Driving JupyterLab: by command id, and asking the kernel without cells."""
+"""Driving JupyterLab and Notebook 7: by command id, and asking the kernel without cells."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ ASK = """async code => {
 
 
 class Lab:
-    """One JupyterLab server, seen through one page a notebook."""
+    """One server of JupyterLab or Notebook 7, seen through one page a notebook."""
 
-    def __init__(self, address, token, folder, open_page):
+    def __init__(self, address, token, folder, open_page, path="lab/tree"):
+        self.path = path
         self.address = address
         self.token = token
         self.folder = folder
@@ -43,7 +44,7 @@ class Lab:
 
     def open(self, name, **options):
         """Open a notebook and wait for its kernel."""
-        self.page = self._open_page(f"{self.address}/lab/tree/{name}?token={self.token}&reset", **options)
+        self.page = self._open_page(f"{self.address}/{self.path}/{name}?token={self.token}&reset", **options)
         self.ready()
         return self.page
 
