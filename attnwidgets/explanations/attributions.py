@@ -13,7 +13,6 @@ from attnwidgets.explanations.arrays import Array, as_float32, read_only, requir
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import (
     Explanation,
-    describe_common,
     pandas,
     restore_common,
 )
@@ -237,7 +236,7 @@ class Attributions(Explanation):
     def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
         residual = list(self.residual) if isinstance(self.residual, tuple) else self.residual
-        described = describe_common(self) | {
+        described = self._describe_common() | {
             "axis": describe_axis(self.axis),
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
             "foil": self.foil,

@@ -6,6 +6,7 @@ import base64
 import sys
 import uuid
 import warnings
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from attnwidgets.explanations.description import frozen, plain
@@ -43,7 +44,7 @@ class Predictions(NamedTuple):
         )
 
 
-class Explanation:
+class Explanation(ABC):
     """Numbers about a trace, with labels and provenance. Frozen: every verb returns a new explanation.
 
     Attributes:
@@ -111,6 +112,12 @@ class Explanation:
             "predictions": self.predictions,
         }
 
+    def _describe_common(self) -> dict[str, Any]:
+        """Return the JSON-able part of `describe` that all kinds share."""
+        common = self._common()
+        common["predictions"] = [self.predictions.title, [list(p) for p in self.predictions.items]]
+        return {"kind": self.kind} | common
+
     def _set(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
@@ -136,32 +143,32 @@ class Explanation:
     # What a kind of explanation fills in.
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes; nothing is computed for it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def axis_names(self) -> tuple[str, ...]:
         """Names of the axes of `.values`."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def values(self) -> Array:
         """The numbers (float32, read-only)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays that belong to it; what is lazy is computed."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the explanation that `describe` described."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_dataframe(self) -> pd.DataFrame:
         """Return a tidy table with one value a row."""
-        raise NotImplementedError
 
     # What they share.
 
@@ -263,15 +270,8 @@ def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explan
     return Explanation.kinds[kind].from_description(described, arrays)
 
 
-def describe_common(explanation: Explanation) -> dict[str, Any]:
-    """Return the JSON-able part that all kinds share."""
-    common = explanation._common()  # noqa: SLF001 - same module
-    common["predictions"] = [explanation.predictions.title, [list(p) for p in explanation.predictions.items]]
-    return {"kind": explanation.kind} | common
-
-
 def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that `describe_common` described."""
+    """Return the arguments that `Explanation._describe_common` described."""
     title, items = described["predictions"]
     names = ("method", "unit", "stream", "provenance", "trace_id", "warning")
     return {name: described[name] for name in names} | {

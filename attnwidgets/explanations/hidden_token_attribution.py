@@ -18,7 +18,7 @@ from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -105,7 +105,7 @@ def hidden_token_attribution(
 
     from attnwidgets.tracing.rerun import capture
 
-    blocks = capture(trace, stream, "hidden_token_attribution")  # type: ignore[arg-type]  # refuses what is no Trace
+    blocks = capture(trace, stream, "hidden_token_attribution")
     size = blocks.layers[0].hidden[0].numel()
     if size > LIMIT and not force:
         passes = len(chosen) if scope == "local" else max(chosen) + 1
@@ -190,7 +190,9 @@ def _push(blocks: RecordedBlocks, layer: int, tangents: Tensor) -> Tensor:
         point = _start(blocks, layer)
 
         def along(tangent: Tensor) -> Tensor:
-            step: Callable[[Tensor], Tensor] = lambda hidden: run(1, None, hidden)  # noqa: E731
+            def step(hidden: Tensor) -> Tensor:
+                return run(1, None, hidden)
+
             pushed: Tensor = torch.func.jvp(step, (point,), (tangent,))[1]
             return pushed
 

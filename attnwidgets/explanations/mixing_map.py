@@ -19,7 +19,7 @@ from attnwidgets.explanations.aggregation import (
 )
 from attnwidgets.explanations.arrays import Array, as_float32, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
-from attnwidgets.explanations.explanation import describe_common, pandas, restore_common
+from attnwidgets.explanations.explanation import pandas, restore_common
 from attnwidgets.explanations.layered import Layered
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.explanations.selecting import listed, pick, position, spoken_range
@@ -347,7 +347,7 @@ class MixingMap(Layered):
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and one array a layer; layers not yet computed are."""
-        described = describe_common(self) | {
+        described = self._describe_common() | {
             "layers": list(self.layers),
             "heads": None if self.heads is None else list(self.heads),
             "query": describe_axis(self.query),

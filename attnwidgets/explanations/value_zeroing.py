@@ -120,7 +120,7 @@ def value_zeroing(
     from attnwidgets.tracing.rerun import capture
     from attnwidgets.tracing.resume import resume
 
-    blocks = capture(trace, stream, "value_zeroing")  # type: ignore[arg-type]  # a Trace; others are refused there
+    blocks = capture(trace, stream, "value_zeroing")
     normed = final_norm and numbers[-1] in chosen
     if normed:
         blocks.after_final_norm(blocks.layers[-1].output[:, :1])

@@ -23,6 +23,7 @@ BUDGET = 10_000_000
 """Bytes a page may have when nothing else is said."""
 
 _LEVEL = 6
+_OVERVIEW = 2  # matrices of which thumbnails are an overview: one is none
 _STYLE = """
 :root{color-scheme:light dark}
 body{margin:0;background:Canvas;color:CanvasText;font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -261,7 +262,7 @@ def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
     for source in entry["sources"]:
         grid = len(source.layers) * len(source.heads or (0,))
-        made = None if source.id in sent or grid < 2 else thumbnails(source)  # noqa: PLR2004 - one is no overview
+        made = None if source.id in sent or grid < _OVERVIEW else thumbnails(source)
         if made is not None:
             archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, _LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}

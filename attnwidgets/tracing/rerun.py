@@ -163,11 +163,11 @@ class RecordedBlocks:
         return normed
 
 
-def capture(trace: Trace, stream: str, purpose: str) -> RecordedBlocks:
+def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
     """Run a trace's model once more on its input and return a stream's blocks with what they were given.
 
     Args:
-        trace: A recorded trace; its model comes back as it was.
+        trace: A recorded trace (anything else is refused); its model comes back as it was.
         stream: Which attention.
         purpose: The method's name, for messages.
 
@@ -175,7 +175,7 @@ def capture(trace: Trace, stream: str, purpose: str) -> RecordedBlocks:
         UnsupportedModelError: If there is no model, its attention was not recorded, or a block is not found.
         ValueError: If a block's output holds NaN; the message names the first.
     """
-    if getattr(trace, "model", None) is None:
+    if not isinstance(trace, Trace) or trace.model is None:
         raise UnsupportedModelError(
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"

@@ -181,9 +181,11 @@ def test_ten_more_runs_of_a_cell_leave_as_many_models_as_one(live):
     live.page.wait_for_function(
         "([s, n]) => document.querySelectorAll(s).length === n", arg=[f"{OUTPUT} .aw-root", roots]
     )
+    assert live.lab.ask(count) == [list(pair) for pair in before]
     live.plot(1).focus()
     live.page.keyboard.press("ArrowDown")
     live.layer_is("1")  # the new view is linked
+    assert live.lab.ask("explorer.selection is heatmap.selection")
 
 
 def test_a_reload_restores_the_state_and_the_links(live):
@@ -198,6 +200,7 @@ def test_a_reload_restores_the_state_and_the_links(live):
     live.page.keyboard.press("ArrowDown")
     live.lab.until("explorer.selection.layer", 4)
     live.layer_is("4")
+    assert live.lab.ask("[heatmap.selection.layer, heatmap.selection.head]") == [4, "mean"]
 
 
 def test_link_joins_a_view_that_is_on_the_page(live):
@@ -213,11 +216,14 @@ def test_views_follow_the_theme(live, shots):
         "s => document.querySelector(s).dataset.awTheme === 'dark'", arg=f"{OUTPUT} .aw-root"
     )
     live.page.wait_for_timeout(300)
+    ink = "s => getComputedStyle(document.querySelector(s)).color"
+    dark = live.page.evaluate(ink, f"{OUTPUT} .aw-root")
     live.page.screenshot(path=shots / "lab-dark.png")
     live.lab.command("apputils:change-theme", theme="JupyterLab Light")
     live.page.wait_for_function(
         "s => document.querySelector(s).dataset.awTheme === 'light'", arg=f"{OUTPUT} .aw-root"
     )
+    assert live.page.evaluate(ink, f"{OUTPUT} .aw-root") != dark
 
 
 def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, shots):
@@ -227,6 +233,8 @@ def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, shots):
     live.plot(1).focus()
     live.page.keyboard.press("End")
     live.layer_is("5")
+    assert "pinned" in live.readout(0)
+    assert "≈" in live.readout(0)  # what is loaded is read; the exact row would need the kernel
     live.page.screenshot(path=shots / "lab-dead.png")
 
 

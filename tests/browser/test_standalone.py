@@ -102,6 +102,8 @@ def test_units_and_methods_change_in_the_page(explorer, page_of):
     heatmap.get_by_text("electroencephalographer").first.wait_for()
     page.get_by_role("combobox", name="method").select_option(label="rollout")
     heatmap.get_by_text("rollout").first.wait_for()
+    assert "words" in heatmap.inner_text()
+    assert "head" not in heatmap.locator(".aw-head").inner_text()  # a rollout has none
 
 
 def test_linked_views_share_a_pin_and_others_do_not(page_of):
