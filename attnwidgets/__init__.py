@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnwidgets.demo import demo_model
+    from attnwidgets.explanations import targets
     from attnwidgets.explanations.alti import alti
     from attnwidgets.explanations.attention import attention
     from attnwidgets.explanations.attention_flow import attention_flow
@@ -105,18 +106,27 @@ __all__ = [
     "methods",
     "mixing_ratio",
     "rollout",
+    "targets",
     "to_html",
     "trace",
     "value_zeroing",
 ]
 
 
+# Names that hold functions of their own: aw.targets.token(...), aw.evaluate.cue_contribution(...).
+_MODULES = {
+    "targets": "explanations.targets",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name on first use."""
+    if name in _MODULES:
+        return import_module(f"attnwidgets.{_MODULES[name]}")
     if name not in _HOMES:
         from attnwidgets._errors import suggest
 
-        raise AttributeError(f"module 'attnwidgets' has no attribute {name!r}.{suggest(name, _HOMES)}")
+        raise AttributeError(f"module 'attnwidgets' has no attribute {name!r}.{suggest(name, __all__)}")
     value = getattr(import_module(f"attnwidgets.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

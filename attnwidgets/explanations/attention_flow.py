@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.through_layers import (
@@ -141,15 +142,11 @@ def _network(layers: list[NDArray[np.float64]]) -> Any:
 def _flows(network: Any, n_tokens: int, label: str) -> NDArray[np.float64]:
     """Return the maximum flow [token above the last layer, input token]."""
     from scipy.sparse.csgraph import maximum_flow
-    from tqdm.auto import tqdm
 
     top = network.shape[0] - n_tokens
     flows = np.zeros((n_tokens, n_tokens))
-    with tqdm(total=n_tokens * n_tokens, desc=label, delay=1, leave=False) as progress:
-        for query in range(n_tokens):
-            for key in range(n_tokens):
-                flows[query, key] = maximum_flow(network, top + query, key).flow_value / SCALE
-                progress.update()
+    for query, key in progress(np.ndindex(flows.shape), desc=label, total=flows.size):
+        flows[query, key] = maximum_flow(network, top + query, key).flow_value / SCALE
     return flows
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.selecting import pick
@@ -157,7 +159,6 @@ def _norms(
 ) -> dict[int, NDArray[np.float64]]:
     """Return per layer the norms [query, key] of its output by the input of layer `first`."""
     import torch
-    from tqdm.auto import tqdm
 
     start = _start(blocks, first)
     _, n_tokens, width = start.shape
@@ -167,18 +168,16 @@ def _norms(
     }
     label = "hidden token attribution" if first == 0 < last else f"hidden token attribution, layer {first}"
     begins = range(0, n_tokens * width, size)
-    with tqdm(total=len(begins) * len(squares), desc=label, delay=1, leave=False) as progress:
-        for begin in begins:
-            index = torch.arange(begin, min(begin + size, n_tokens * width), device=start.device)
+    tangents = start
+    for begin, layer in progress(product(begins, squares), desc=label, total=len(begins) * len(squares)):
+        index = torch.arange(begin, min(begin + size, n_tokens * width), device=start.device)
+        if layer == first:
             tangents = torch.zeros(len(index), *start.shape, dtype=start.dtype, device=start.device)
             scale = start.flatten()[index] if times_input else 1.0
             tangents.flatten(1)[torch.arange(len(index), device=start.device), index] = scale
-            source = (index // width).cpu()
-            for layer, found in squares.items():
-                tangents = _push(blocks, layer, tangents)
-                by_query = tangents[:, 0].square().sum(dim=-1).cpu().double()
-                found.index_add_(0, source, by_query)
-                progress.update()
+        tangents = _push(blocks, layer, tangents)
+        by_query = tangents[:, 0].square().sum(dim=-1).cpu().double()
+        squares[layer].index_add_(0, (index // width).cpu(), by_query)
     return {layer: found.sqrt().T.numpy() for layer, found in squares.items()}
 
 

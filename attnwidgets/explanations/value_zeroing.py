@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._progress import progress
 from attnwidgets.explanations.aggregation import check_partition, keeps_order
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
@@ -227,11 +228,7 @@ def _members(unit: Unit, read: Tensor) -> Tensor:
 
 
 def _starts(unit: Unit, chunk: int, number: int) -> Iterable[int]:
-    from tqdm.auto import tqdm
-
-    starts = range(0, len(unit.spans), chunk)
-    progress: Iterable[int] = tqdm(starts, desc=f"value zeroing, layer {number}", delay=1, leave=False)
-    return progress
+    return progress(range(0, len(unit.spans), chunk), desc=f"value zeroing, layer {number}")
 
 
 def _called_again(

@@ -71,12 +71,13 @@ def predict(
 def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:
     best = torch.topk(logits.float().softmax(-1), min(MOST, len(logits)))
     return tuple(
-        Prediction(_spell(tokenizer, i), p, i)
+        Prediction(spelled(tokenizer, i), p, i)
         for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     )
 
 
-def _spell(tokenizer: Any, token: int) -> str:
+def spelled(tokenizer: Any, token: int) -> str:
+    """Return the display string of a token id; the id itself without a tokenizer."""
     if tokenizer is None:
         return str(token)
     from attnwidgets.tracing.inputs import display_tokens

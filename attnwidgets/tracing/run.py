@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets._progress import progress
 from attnwidgets.tracing.batch import collate, traces_of
 from attnwidgets.tracing.borrow import borrowed, borrowed_tokenizer, unwrap
 from attnwidgets.tracing.inputs import (
@@ -264,14 +265,12 @@ def _run(
     budget: int,
 ) -> list[Trace]:
     """Generate where asked to, then record batch by batch."""
-    from tqdm.auto import tqdm
-
     reader = text_tokenizer(tokenizer)
     size = BATCH if all(not sample.others for sample in samples) else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
     with borrowed(model), borrowed_tokenizer(reader):
-        for start in tqdm(starts, desc="tracing", leave=False, disable=len(starts) == 1, delay=1):
+        for start in progress(starts, desc="tracing"):
             part = [
                 _with_decoder(model, reader, sample, target_text, max_new_tokens)
                 for sample in samples[start : start + size]

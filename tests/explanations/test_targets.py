@@ -1,0 +1,144 @@
+"""Targets are read by name, refused in words, and score what the model returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from attnwidgets.explanations.targets import resolve_target, resolve_targets
+from tests.tracing import tiny
+
+
+@pytest.fixture(scope="module")
+def classified() -> Any:
+    config = hf.BertConfig(
+        vocab_size=40,
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        id2label={0: "negative", 1: "positive"},
+    )
+    model = tiny.build(lambda: hf.BertForSequenceClassification(config))
+    return aw.trace(model, tiny.wordpiece(), "the cat sat")
+
+
+@pytest.fixture(scope="module")
+def generated() -> Any:
+    config = hf.GPT2Config(vocab_size=262, n_embd=16, n_layer=1, n_head=2, n_positions=40)
+    return aw.trace(tiny.build(lambda: hf.GPT2LMHeadModel(config)), tiny.byte_level(), " the cat sat")
+
+
+@pytest.fixture(scope="module")
+def masked() -> Any:
+    return aw.trace(tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece(), "the [MASK] sat")
+
+
+def outputs(trace: Any, **options: Any) -> Any:
+    with torch.no_grad():
+        return trace.model(**trace.inputs, **options)
+
+
+def of(trace: Any, target: Any, **options: Any) -> Any:
+    return resolve_target(trace, target, method="lrp", **options)
+
+
+def test_a_class_by_name_by_index_and_predicted(classified: Any) -> None:
+    named, numbered, predicted = (of(classified, target) for target in ("Positive", 1, None))
+    assert (named.label, named.title, named.index, named.position) == ("positive", "class", 1, None)
+    assert (numbered.label, numbered.index) == (named.label, named.index)
+    assert predicted.index == int(classified.logits.argmax())
+    torch.testing.assert_close(named.score(outputs(classified)), classified.logits[None, 1])
+
+
+def test_the_next_token_by_string_by_id_and_predicted(generated: Any) -> None:
+    rows, _ = generated.logits.shape
+    named = of(generated, " the")
+    assert (named.label, named.title, named.position) == (generated.tokens[0], "next token", rows - 1)
+    assert of(generated, int(generated.input_ids[0])).index == named.index == int(generated.input_ids[0])
+    assert of(generated, None).index == int(generated.logits[-1].argmax())
+    torch.testing.assert_close(named.score(outputs(generated)), generated.logits[-1:, named.index])
+    earlier = of(generated, aw.targets.token(" the", position=0))
+    assert earlier.position == 0
+    torch.testing.assert_close(earlier.score(outputs(generated)), generated.logits[:1, named.index])
+    assert of(generated, "t", like=earlier).position == 0, "a foil is read where its target is"
+
+
+def test_the_token_at_a_mask(masked: Any) -> None:
+    found = of(masked, "cat")
+    assert (found.label, found.title, found.position) == ("cat", "[MASK] at 2", 2)
+    assert of(masked, None).index == int(masked.logits[2].argmax())
+    assert of(masked, "[SEP]").index == masked.tokenizer.sep_token_id
+
+
+def test_the_probability_of_a_span(generated: Any) -> None:
+    ids, log_p = generated.input_ids, generated.logits.log_softmax(-1)
+    found = of(generated, aw.targets.span(1, 3))
+    by_hand = log_p[0, ids[1]] + log_p[1, ids[2]]
+    torch.testing.assert_close(found.score(outputs(generated))[0], by_hand)
+    assert found.label == f"log p({''.join(generated.tokens[1:3])})"
+
+
+def test_embeddings_and_functions(classified: Any) -> None:
+    bare = classified.model.bert
+    trace = aw.trace(bare, classified.tokenizer, "the cat sat")
+    states = outputs(trace).last_hidden_state[0]
+    norm, mean = of(trace, aw.targets.embedding_norm(1)), of(trace, aw.targets.embedding_dot(torch.ones(12)))
+    torch.testing.assert_close(norm.score(outputs(trace))[0], states[1].norm())
+    torch.testing.assert_close(mean.score(outputs(trace))[0], states.mean(0).sum())
+
+    def first(found: Any) -> Any:
+        return found.last_hidden_state[:, 0, 0]
+
+    own = of(trace, first)
+    assert own.label == "first"
+    torch.testing.assert_close(own.score(outputs(trace))[0], states[0, 0])
+    with pytest.raises(ValueError, match="the vector has 3 numbers, the states 12"):
+        of(trace, aw.targets.embedding_dot([1, 2, 3])).score(outputs(trace))
+    with pytest.raises(ValueError, match=r"lrp needs a target.*it has no head.*embedding_norm"):
+        of(trace, None)
+    with pytest.raises(ValueError, match="is not one logit"):
+        of(trace, first, logit=True)
+
+
+def test_several_targets_keep_their_order(classified: Any) -> None:
+    found = resolve_targets(classified, ["positive", 0], method="lrp")
+    assert [target.label for target in found] == ["positive", "negative"]
+    with pytest.raises(ValueError, match="foil is an empty list"):
+        resolve_targets(classified, [], method="lrp", name="foil")
+
+
+@pytest.mark.parametrize(
+    ("which", "target", "error", "message"),
+    [
+        ("classified", "positiv", ValueError, "'negative', 'positive'. Did you mean 'positive'?"),
+        ("classified", 2, IndexError, "the classes are 0 to 1"),
+        ("classified", aw.targets.token(3), ValueError, r"predicts classes, not tokens"),
+        ("classified", aw.targets.span(1, 2), ValueError, "predicts the next token"),
+        ("classified", 1.5, TypeError, "target is a float"),
+        ("generated", "the cat", ValueError, r"is \d tokens for this model, .* and a target is one"),
+        ("generated", 262, IndexError, "the token ids are 0 to 261"),
+        ("generated", "", ValueError, "is no token at all"),
+        ("generated", aw.targets.token(1, position=99), IndexError, "position 99 is out of range"),
+        ("generated", aw.targets.span(0, 2), IndexError, "starts at 1 or later"),
+        ("generated", aw.targets.label("positive"), ValueError, "predicts tokens, not classes"),
+        ("generated", aw.targets.embedding_norm(99), IndexError, "position 99 is out of range"),
+    ],
+)
+def test_what_cannot_be_a_target_is_said(
+    which: str, target: Any, error: type[Exception], message: str, request: pytest.FixtureRequest
+) -> None:
+    with pytest.raises(error, match=message):
+        of(request.getfixturevalue(which), target)
+
+
+def test_a_masked_model_without_a_mask_asks_for_a_position(masked: Any) -> None:
+    trace = aw.trace(masked.model, masked.tokenizer, "the cat sat")
+    for target in (None, "cat"):
+        with pytest.raises(ValueError, match="position"):
+            of(trace, target)
+    assert of(trace, aw.targets.token("cat", position=-1)).position == len(trace.tokens) - 1
