@@ -9,10 +9,11 @@ import inspect
 import pkgutil
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.explanation import Explanation
+from attnwidgets.explanations.needs import Need, resolve_needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ class Method:
         needs: What the trace must offer, in words.
         returns: What comes back, with its axes.
         cost: What it takes beyond the recorded pass, in words.
+        requirements: What `needs` says, as checks.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Method:
     needs: str
     returns: str
     cost: str
+    requirements: tuple[Need, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -47,21 +50,71 @@ class Method:
         return inspect.cleandoc(self.function.__doc__ or "").split("\n", 1)[0]
 
     @property
+    def kind(self) -> Literal["map", "attributions"]:
+        """What comes back: a MixingMap ("map") or Attributions ("attributions")."""
+        return "attributions" if self.returns.startswith("Attributions") else "map"
+
+    @property
     def options(self) -> tuple[str, ...]:
         """Names of the keyword options."""
-        return tuple(list(inspect.signature(self.function).parameters)[1:])
+        return tuple(parameter.name for parameter in self._parameters())
+
+    def default_options(self, trace: Any = None) -> dict[str, Any]:
+        """Return the options with their defaults; those without a default are left out (see `required`).
+
+        Args:
+            trace: Where given, `stream` is the one that is meant by its default.
+        """
+        defaults = {p.name: p.default for p in self._parameters() if p.default is not p.empty}
+        if trace is not None and "stream" in defaults and defaults["stream"] is None:
+            defaults["stream"] = default_stream(trace)
+        return defaults
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the options that have no default."""
+        return tuple(p.name for p in self._parameters() if p.default is p.empty)
+
+    def _parameters(self) -> list[inspect.Parameter]:
+        found = list(inspect.signature(self.function).parameters.values())[1:]
+        return [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+
+    def refusal(self, trace: Any, stream: str | None = None) -> str:
+        """Return "" where this method can serve a trace, else the first reason against it, in words.
+
+        The model is not run: what only a run can tell is the method's own error when it is called.
+
+        Args:
+            trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
+            stream: Which stream; the trace's default otherwise.
+        """
+        stream = default_stream(trace) if stream is None else stream
+        reasons = (need.refusal(trace, stream) for need in self.requirements)
+        return next((reason for reason in reasons if reason), "")
+
+
+def default_stream(trace: Any) -> str:
+    """Return the stream that is meant by default, of a trace or an explanation."""
+    return str(getattr(trace, "default_stream", None) or getattr(trace, "stream", "self"))
 
 
 _METHODS: dict[str, Method] = {}
 
 
 def method(
-    name: str, *, paper: str, needs: str, returns: str, cost: str
+    name: str, *, paper: str, needs: str | Need | tuple[str | Need, ...], returns: str, cost: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the method `name`; its unknown keywords are refused with the nearest valid one.
 
+    Args:
+        name: What `aw.explain` and the views call it.
+        paper: Where it was published.
+        needs: What the trace must offer: names in `needs.NEEDS`, or a `Need` of the method's own.
+        returns: What comes back, with its axes; begins with MixingMap or Attributions.
+        cost: What it takes beyond the recorded pass, in words.
+
     Raises:
-        ValueError: Where another function has the name.
+        ValueError: Where another function has the name, or a requirement is unknown.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
@@ -81,18 +134,28 @@ def method(
         if other is not None and other.function.__module__ != function.__module__:
             message = f"method {name!r} is registered by {other.function.__module__}; choose another name."
             raise ValueError(message)
-        _METHODS[name] = Method(name, checked, paper, needs, returns, cost)
+        requirements = resolve_needs(needs)
+        words = "; ".join(need.words for need in requirements)
+        _METHODS[name] = Method(name, checked, paper, words, returns, cost, requirements)
         return checked
 
     return register
 
 
-def methods() -> MethodTable:
-    """Return every method by name, with what it needs and returns; shown as a table."""
+def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
+    """Return every method by name, with what it needs and returns; shown as a table.
+
+    Args:
+        trace: Where given, the table also says which methods serve it, and what stands against the others.
+        stream: Which stream of `trace`; its default otherwise.
+    """
     package = importlib.import_module("attnwidgets.explanations")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-    return MethodTable(dict(sorted(_METHODS.items())))
+    found = dict(sorted(_METHODS.items()))
+    if trace is None:
+        return MethodTable(found)
+    return MethodTable(found, {name: entry.refusal(trace, stream) for name, entry in found.items()})
 
 
 def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
@@ -111,10 +174,16 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
 
 
 class MethodTable:
-    """The registered methods: a table in a notebook, and a mapping from names to `Method`."""
+    """The registered methods: a table in a notebook, and a mapping from names to `Method`.
 
-    def __init__(self, found: dict[str, Method]) -> None:
+    Args:
+        found: Methods by name.
+        refusals: Where asked of a trace: by name, "" or why the method cannot serve it.
+    """
+
+    def __init__(self, found: dict[str, Method], refusals: dict[str, str] | None = None) -> None:
         self._methods = found
+        self.refusals = refusals
 
     def __iter__(self) -> Iterator[Method]:
         return iter(self._methods.values())
@@ -137,26 +206,34 @@ class MethodTable:
         """The names, sorted."""
         return tuple(self._methods)
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [(m.name, m.summary, m.returns, m.needs, m.cost, m.paper) for m in self]
+    def _rows(self) -> list[dict[str, str]]:
+        rows = []
+        for entry in self:
+            row = {"method": entry.name, "what it says": entry.summary, "returns": entry.returns}
+            if self.refusals is not None:
+                refused = self.refusals[entry.name]
+                row["serves this trace"] = f"no: {refused}" if refused else "yes"
+            rows.append(row | {"needs": entry.needs, "costs": entry.cost, "paper": entry.paper})
+        return rows
 
     def __repr__(self) -> str:
         lines = []
-        for name, summary, returns, needs, cost, paper in self._rows():
-            lines.append(name)
-            about = (summary, f"returns {returns}", f"needs {needs}", f"costs {cost}", paper)
+        bare = ("what it says", "paper")
+        for row in self._rows():
+            lines.append(row.pop("method"))
+            about = (words if head in bare else f"{head} {words}" for head, words in row.items())
             lines.extend(
                 textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="      ") for line in about
             )
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        heads = ("method", "what it says", "returns", "needs", "costs", "paper")
-        head = "".join(f"<th style='text-align:left'>{item}</th>" for item in heads)
+        rows = self._rows()
+        head = "".join(f"<th style='text-align:left'>{item}</th>" for item in (rows[0] if rows else ()))
         body = "".join(
             "<tr>"
-            + "".join(f"<td style='text-align:left'>{html.escape(item)}</td>" for item in row)
+            + "".join(f"<td style='text-align:left'>{html.escape(item)}</td>" for item in row.values())
             + "</tr>"
-            for row in self._rows()
+            for row in rows
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

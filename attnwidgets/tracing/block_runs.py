@@ -135,16 +135,16 @@ def _layouts(trace: Any, stream: str, method: str) -> list[tuple[str, list[Fit]]
         name = layer.call.name
         fits = [] if stream == "cross" else list(fitting(model, name))
         if not fits:
-            owner = _owner(model, name)
+            found_in = owner(model, name)
             raise UnsupportedModelError(
-                f"{method} is not available: the block {owner} (stream {stream!r}) is not described. "
+                f"{method} is not available: the block {found_in} (stream {stream!r}) is not described. "
                 f"{WITHOUT}"
             )
         found.append((name, fits))
     return found
 
 
-def _owner(model: nn.Module, name: str) -> str:
+def owner(model: nn.Module, name: str) -> str:
     """Return the class name of the block around an attention module: what lies right below a number."""
     parts = name.split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdigit()]

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from attnwidgets.explanations import MethodTable, MixingMap, explain, method, methods
 from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.needs import NEEDS, Need, at_most
 from attnwidgets.explanations.registry import Method
+from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
 
-from .made import attention_map
+from .made import attention_map, shares
 
 
 def test_every_method_says_what_it_is():
@@ -53,3 +58,95 @@ def test_the_table_in_a_notebook_is_text_only():
     shown = MethodTable({"x": evil})._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
+
+
+def given(queries: int = 3, keys: int = 3):
+    return from_attentions(
+        shares(2, 2, queries, keys),
+        query_tokens=[f"q{i}" for i in range(queries)] if queries != keys else list("abc"[:queries]),
+        key_tokens=list("abc"[:keys]),
+    )
+
+
+@pytest.mark.parametrize("name", methods().names)
+def test_a_method_serves_given_numbers_exactly_where_it_is_not_refused(name):
+    trace = given()
+    refusal = methods()[name].refusal(trace)
+    if refusal:
+        assert refusal.startswith("needs ")
+        with pytest.raises((ValueError, TypeError)):
+            explain(trace, name)
+    else:
+        assert explain(trace, name).method == name
+
+
+@pytest.mark.parametrize("name", ["rollout", "attention_flow"])
+def test_methods_of_a_stream_refuse_one_that_reads_another(name):
+    assert methods()[name].refusal(given()) == ""
+    assert "from one sequence to another" in methods()[name].refusal(given(3, 2))
+
+
+def test_a_map_serves_what_follows_maps_and_nothing_else():
+    table = methods(attention_map())
+    served = {name for name, refused in table.refusals.items() if not refused}
+    assert {"rollout", "attention_flow"} <= served
+    assert table.refusals["attention"] == "needs recorded attention, and this is a map without its trace"
+
+
+def test_the_table_of_a_trace_says_which_methods_serve_it():
+    shown = repr(methods(given()))
+    assert "serves this trace yes" in shown
+    assert "serves this trace no: needs the model, with its attention recorded" in " ".join(shown.split())
+    assert "serves this trace" not in repr(methods())
+    assert "<th style='text-align:left'>serves this trace</th>" in methods(given())._repr_html_()
+
+
+FAMILIES = {**tiny.TEXT, **tiny.SEQ2SEQ, **tiny.OUTSIDE}
+
+
+@pytest.mark.parametrize("family", ["BERT", "ELECTRA", "Llama", "Marian", "MPNet"])
+def test_a_method_serves_a_model_exactly_where_it_is_not_refused(family):
+    traced = trace(tiny.build(FAMILIES[family]), None, [5, 6, 7, 8])
+    for entry in methods():
+        for stream in traced.streams if "stream" in entry.options else (None,):
+            asked = {} if stream is None else {"stream": stream}
+            if entry.refusal(traced, **asked):
+                with pytest.raises((ValueError, TypeError)):
+                    _ = entry.function(traced, **asked).values
+            else:
+                assert np.isfinite(entry.function(traced, **asked).values).all()
+
+
+def test_refusing_runs_no_model(monkeypatch):
+    traced = trace(tiny.build(tiny.TEXT["BERT"]), None, [5, 6, 7, 8])
+    monkeypatch.setattr(type(traced.model), "forward", lambda *_, **__: pytest.fail("the model ran"))
+    assert methods(traced).refusals["alti"] == ""
+
+
+def test_menus_read_what_comes_back_and_which_options_it_takes():
+    table = methods()
+    assert table["rollout"].kind == "map"
+    assert table["mixing_ratio"].kind == "attributions"
+    assert table["rollout"].default_options()["residual_weight"] == 0.5
+    assert table["rollout"].default_options()["stream"] is None
+    assert table["rollout"].default_options(given())["stream"] == "self"
+    assert table["rollout"].required == ()
+
+
+def test_a_methods_own_requirement_counts():
+    short = at_most(2, "tokens", lambda trace, stream: len(trace.axes(stream)[1]))
+    entry = Method("x", lambda trace: trace, "p", "n", "MixingMap", "c", (NEEDS["attention"], short))
+    assert entry.refusal(given(2, 2)) == ""
+    assert entry.refusal(given()) == (
+        "needs at most 2 tokens, and there are 3: pass force=True in Python, or shorten it"
+    )
+
+
+def test_unknown_requirements_name_the_nearest():
+    register = method("new", paper="p", needs="block", returns="MixingMap", cost="c")
+    with pytest.raises(ValueError, match=r"needs 'block' is not one of .*Did you mean 'blocks'"):
+        register(lambda trace: trace)
+    assert "new" not in methods()
+    assert Need("own", "luck", lambda *_: "and there is none").refusal(None, "self") == (
+        "needs luck, and there is none"
+    )
