@@ -12,6 +12,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.needs import at_most, n_keys
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.through_layers import (
     DEFAULT_WEIGHT,
@@ -42,7 +43,7 @@ _PROBES = 5
 @method(
     "attention_flow",
     paper=PAPER,
-    needs="recorded attention, or any map of a stream that attends to itself",
+    needs=("map", at_most(LIMIT, "tokens", n_keys)),
     returns="MixingMap [layer, query, key], from the input to that layer",
     cost="a maximum flow per pair of tokens and layer: a second at 24 tokens, a minute at 64",
 )

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.needs import at_most, n_keys
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
@@ -37,10 +38,16 @@ _SCOPES = ("global", "local")
 _PROBE = 8
 
 
+def _size(trace: Any, stream: str) -> int:
+    """Return how many numbers the first block reads, from the recorded queries and the model's config."""
+    heads, _, depth = trace.stream_table[stream].layers[0].query_key()[0].shape
+    return n_keys(trace, stream) * int(getattr(trace.model.config, "hidden_size", heads * depth))
+
+
 @method(
     "hidden_token_attribution",
     paper=PAPER,
-    needs="the model, with its attention recorded",
+    needs=("recorded model", "itself", at_most(LIMIT, "input numbers (tokens * width)", _size)),
     returns="MixingMap [layer, query, key]",
     cost="each layer once per token and dimension (tokens * width directional derivatives)",
 )

@@ -142,6 +142,18 @@ def test_a_methods_own_requirement_counts():
     )
 
 
+def test_what_takes_minutes_is_refused_unless_forced():
+    n = 65
+    long = from_attentions(shares(1, 1, n, n), [f"t{i}" for i in range(n)])
+    refused = methods()["attention_flow"].refusal(long)
+    assert refused.startswith("needs at most 64 tokens, and there are 65: pass force=True")
+    traced = trace(tiny.build(tiny.TEXT["BERT"]), None, [5] * 6)
+    own = methods()["hidden_token_attribution"]
+    assert own.refusal(traced) == ""
+    traced.model.config.hidden_size = 5_000
+    assert "there are 30,000" in own.refusal(traced)
+
+
 def test_unknown_requirements_name_the_nearest():
     register = method("new", paper="p", needs="block", returns="MixingMap", cost="c")
     with pytest.raises(ValueError, match=r"needs 'block' is not one of .*Did you mean 'blocks'"):
