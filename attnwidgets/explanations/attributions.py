@@ -16,6 +16,7 @@ from attnwidgets.explanations.explanation import (
     pandas,
     restore_common,
 )
+from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.explanations.selecting import listed, position
 from attnwidgets.tracing.units import TokenAxis, Unit
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from typing_extensions import Self
+
+
+_MAP = "map/"
 
 
 class Attributions(Explanation):
@@ -38,6 +42,8 @@ class Attributions(Explanation):
         foil: What the target is contrasted with, if anything.
         residual: What is missing between the sum of the values and the target's score, where the method is
             meant to conserve it; one number, or one for each target.
+        map: What the method says of every layer on its way to the target, where it says anything; saved and
+            read by coarser units along with the values.
         unit: The unit of the axis.
         method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
 
@@ -50,6 +56,7 @@ class Attributions(Explanation):
     target: str | tuple[str, ...] | None
     foil: str | None
     residual: float | tuple[float, ...] | None
+    map: MixingMap | None
     _values: Array
 
     def __init__(
@@ -60,6 +67,7 @@ class Attributions(Explanation):
         target: str | Sequence[str] | None = None,
         foil: str | None = None,
         residual: float | Sequence[float] | None = None,
+        map: MixingMap | None = None,  # noqa: A002 - what it is, as in MixingMap
         unit: str = "token",
         method: str = "given",
         **common: Any,
@@ -93,6 +101,7 @@ class Attributions(Explanation):
             target=targets,
             foil=foil,
             residual=_numbers(residual),
+            map=map,
             _values=read_only(array),
         )
 
@@ -102,6 +111,7 @@ class Attributions(Explanation):
             "target": self.target,
             "foil": self.foil,
             "residual": self.residual,
+            "map": self.map,
         }
         return Attributions(values, **(arguments | self._common(step) | changes))
 
@@ -207,7 +217,8 @@ class Attributions(Explanation):
                 message = f"unit {self.unit!r} is what this is read by; give the new Unit another name."
                 raise ValueError(message)
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
-            return self._derive(self._values, "", axis=axis).to(unit.name)
+            made = None if self.map is None else self.map.to(unit)
+            return self._derive(self._values, "", axis=axis, map=made).to(unit.name)
         if unit == self.unit:
             return self
         groups = regroup(self.source_unit, self.axis.units[unit]) if unit in self.axis.units else None
@@ -218,7 +229,11 @@ class Attributions(Explanation):
                 f"unit {unit!r} is not offered; these attributions can be read by {listed(offered)}.{near}"
             )
             raise ValueError(message)
-        return self._derive(sum_groups(self._values, groups), f"by {unit} (sum over pieces)", unit=unit)
+        made = self.map
+        if made is not None and unit in made.available_units():
+            made = made.to(unit)
+        step = f"by {unit} (sum over pieces)"
+        return self._derive(sum_groups(self._values, groups), step, unit=unit, map=made)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a tidy table: target, source_index, source, value."""
@@ -242,15 +257,21 @@ class Attributions(Explanation):
             "foil": self.foil,
             "residual": residual,
         }
-        return described, {"values": self._values}
+        arrays = {"values": self._values}
+        if self.map is not None:
+            described["map"], layers = self.map.describe()
+            arrays |= {f"{_MAP}{name}": layer for name, layer in layers.items()}
+        return described, arrays
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the attributions that `describe` described."""
         names = ("target", "foil", "residual")
+        layers = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
         return cls(
             arrays["values"],
             axis=restore_axis(described["axis"]),
+            map=MixingMap.from_description(described["map"], layers) if "map" in described else None,
             **{name: described[name] for name in names},
             **restore_common(described),
         )

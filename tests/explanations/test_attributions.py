@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from attnwidgets.explanations import Attributions
+from attnwidgets.export.archive import load
 
-from .made import TOKENS, axis
+from . import made
+from .made import TOKENS, attention_map, axis
 
 VALUES = np.array([[0.5, -1, 2, 0, 1, 0, 0], [1, 1, -3, 0, 0, 0, 2]])
 
@@ -75,3 +77,18 @@ def test_dataframe_and_pickle():
     again = pickle.loads(pickle.dumps(two_targets()))
     np.testing.assert_array_equal(again.values, two_targets().values)
     assert (again.targets, again.residual) == (("are", "is"), (0.0, 0.5))
+
+
+def test_the_map_of_the_layers_goes_along(tmp_path):
+    layers = attention_map().mean()
+    found = Attributions(VALUES, axis=axis(), target=["are", "is"], method="decompx", map=layers)
+    assert two_targets().map is None
+    assert found.select("is").map is layers
+    assert found.mean().map is layers
+    np.testing.assert_array_equal(found.to("word").map.values, layers.to("word").values)
+    halves = made.unit("half", [(0, 1, 2, 3), (4, 5, 6)])
+    np.testing.assert_array_equal(found.to(halves).map.values, layers.to(halves).values)
+    for copied in (pickle.loads(pickle.dumps(found)), load(found.save(tmp_path / "found.safetensors"))):
+        np.testing.assert_array_equal(copied.map.values, layers.values)
+        np.testing.assert_array_equal(copied.values, found.values)
+        assert copied.map.method == layers.method
