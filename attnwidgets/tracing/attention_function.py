@@ -56,6 +56,9 @@ class Observer(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with."""
 
+    def done(self, module: nn.Module, output: Tensor) -> None:
+        """Take what the heads return, [batch, head, query, dim]."""
+
 
 # A context variable, so that a recording in one thread never sees a call made by another.
 observer: ContextVar[Observer | None] = ContextVar("attnwidgets_observer", default=None)
@@ -135,4 +138,6 @@ def attention(
         weights, value = watching.see(module, query, key, value, weights, settings)
     weights = torch.nn.functional.dropout(weights, p=dropout, training=module.training)
     output = torch.matmul(weights.to(value.dtype), repeat_heads(value, query.shape[1]))
+    if watching is not None:
+        watching.done(module, output)
     return output.transpose(1, 2).contiguous(), weights

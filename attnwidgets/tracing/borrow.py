@@ -90,7 +90,7 @@ def implementation(model: nn.Module, name: str) -> Iterator[None]:
 
 @contextmanager
 def borrowed(model: nn.Module) -> Iterator[nn.Module]:
-    """Hold a model alone (per config object), in evaluation mode and without gradients, then restore it.
+    """Hold a model alone, in evaluation mode and without gradients, then restore it.
 
     Restored, also after an exception or an interrupt: each module's training flag and hooks, and
     transformers' note that it installed output-capturing hooks. Compiled parts run uncompiled meanwhile,
@@ -99,7 +99,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     """
     modules = list(model.modules())
     with ExitStack() as stack:
-        for lock in (_lock_of(config) for config in sorted(configs_of(model), key=id)):
+        for lock in (_lock_of(config) for config in sorted(configs_of(model) or [model], key=id)):
             stack.enter_context(lock)
         training = [module.training for module in modules]
         hooks = [[dict(getattr(module, kind)) for kind in _HOOKS] for module in modules]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     # (index of the call, module, weights, values) -> (weights, values)
     Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
+    # (module, what its heads return [batch, head, query, dim])
+    Listener = Callable[[nn.Module, Tensor], None]
 
 ELSEWHERE = "Its numbers from elsewhere can be shown with aw.from_attentions(attentions, tokens)."
 _proved: set[tuple[object, ...]] = set()
@@ -49,6 +51,7 @@ class Recording:
 
     names: Mapping[int, str]
     edits: Sequence[Edit] = ()
+    listeners: Sequence[Listener] = ()
     calls: list[Call] = field(default_factory=list)
 
     def see(
@@ -70,6 +73,11 @@ class Recording:
         self.calls.append(Call(name, query.detach(), key.detach(), detached, kept))
         return weights, value
 
+    def done(self, module: nn.Module, output: Tensor) -> None:
+        """Tell the listeners what a call's heads return."""
+        for listener in self.listeners:
+            listener(module, output)
+
 
 def register() -> None:
     """Make the attention function known to transformers, with the additive mask that eager attention uses."""
@@ -81,15 +89,18 @@ def register() -> None:
 
 
 @contextmanager
-def recording(model: nn.Module, edits: Sequence[Edit] = ()) -> Iterator[Recording]:
+def recording(
+    model: nn.Module, edits: Sequence[Edit] = (), listeners: Sequence[Listener] = ()
+) -> Iterator[Recording]:
     """Switch a borrowed model to the recording attention function for the duration.
 
     Args:
         model: A model held by `borrowed`.
         edits: Called at every attention call, in order; each may replace weights and values.
+        listeners: Called after every attention call with what its heads return.
     """
     register()
-    session = Recording({id(module): name for name, module in model.named_modules()}, edits)
+    session = Recording({id(module): name for name, module in model.named_modules()}, edits, listeners)
     token = observer.set(session)
     try:
         with implementation(model, NAME):

@@ -1,0 +1,171 @@
+"""Gradients of a traced model: the numbers autograd gives by hand, and a model that comes back as it was."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.differentiable import differentiable, frozen, gradients
+from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
+from tests.tracing.test_borrow import mixed_model, state_of
+
+IDS = [5, 17, 31, 9]
+
+
+def by_hand(model: Any, embeddings: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of the last token's logit 7 at given embeddings, by autograd alone."""
+    leaf = embeddings.detach().clone().requires_grad_()
+    logits = model(inputs_embeds=leaf).logits
+    return torch.autograd.grad(logits[:, -1, 7].sum(), leaf)[0]
+
+
+@pytest.mark.parametrize(
+    "family", ["BERT", "ALBERT", "GPT-2", "OPT", "GPT-NeoX", "Llama", "Gemma 2", "Gemma 3"]
+)
+def test_gradients_at_the_embeddings_are_autograds_own(family: str) -> None:
+    model = tiny.build(tiny.TEXT[family])
+    with differentiable(trace(model, None, IDS), "test") as run:
+        graph = run()
+        found = gradients(graph.outputs.logits[:, -1, 7], [graph.inputs["self"]])[0]
+    expected = by_hand(model, graph.inputs["self"])
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert found.abs().max() > 1e-6
+
+
+def test_attention_weights_are_in_the_graph() -> None:
+    model = tiny.build(tiny.TEXT["Llama"], implementation="eager")
+    with differentiable(trace(model, None, IDS), "test") as run:
+        graph = run(keep=("weights",))
+        found = gradients(graph.outputs.logits[:, -1, 7], graph.weights["self"])
+    outputs = model(torch.tensor([IDS]), output_attentions=True, use_cache=False)
+    expected = torch.autograd.grad(outputs.logits[0, -1, 7], outputs.attentions)
+    assert len(found) == len(expected) == 2
+    assert all(torch.allclose(mine, theirs, atol=1e-6) for mine, theirs in zip(found, expected, strict=True))
+
+
+def test_states_are_what_blocks_are_given() -> None:
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    with differentiable(trace(model, None, IDS), "test") as run:
+        states = run().states["self"]
+    expected = model(torch.tensor([IDS]), output_hidden_states=True).hidden_states
+    assert len(states) == len(expected) == 3
+    assert all(torch.allclose(mine, theirs) for mine, theirs in zip(states[:-1], expected[:-1], strict=True))
+    assert torch.allclose(model.transformer.ln_f(states[-1]), expected[-1], atol=1e-6)
+
+
+def test_two_stacks_end_in_two_leaves_and_count_every_way() -> None:
+    model = tiny.build(tiny.SEQ2SEQ["T5"])
+    with differentiable(trace(model, None, IDS), "test") as run:
+        graph = run()
+        score = graph.outputs.logits[:, -1, 7]
+        found = dict(zip(graph.inputs, gradients(score, list(graph.inputs.values())), strict=True))
+    encoder = graph.inputs["encoder"].detach().clone().requires_grad_()
+    decoder = graph.inputs["decoder"].detach().clone().requires_grad_()
+    logits = model(inputs_embeds=encoder, decoder_inputs_embeds=decoder, use_cache=False).logits
+    expected = torch.autograd.grad(logits[:, -1, 7].sum(), [encoder, decoder])
+    assert torch.allclose(found["encoder"], expected[0], atol=1e-6)
+    assert torch.allclose(found["decoder"], expected[1], atol=1e-6)
+
+
+def test_a_batch_of_other_embeddings_is_the_same_one_by_one() -> None:
+    model = tiny.build(tiny.TEXT["BERT"])
+    with differentiable(trace(model, None, IDS), "test") as run:
+        given = run().inputs["self"].detach()
+        batch = torch.cat([given * scale for scale in (0.0, 0.5, 1.0)])
+        together = run({"self": batch})
+        found = gradients(together.outputs.logits[:, -1, 7], [together.inputs["self"]])[0]
+        for row in range(3):
+            alone = run({"self": batch[row : row + 1]})
+            expected = gradients(alone.outputs.logits[:, -1, 7], [alone.inputs["self"]])[0]
+            assert torch.allclose(found[row], expected[0], atol=1e-6)
+
+
+def test_pixels_can_be_where_gradients_end() -> None:
+    model = tiny.build(tiny.IMAGE["ViT"])
+    pixels = torch.randn(3, 24, 24, generator=torch.Generator().manual_seed(0))
+    with differentiable(trace(model, None, image=pixels), "test", place="input") as run:
+        graph = run()
+        found = gradients(graph.outputs.logits[:, 1], [graph.inputs["pixel_values"]])[0]
+    leaf = pixels[None].clone().requires_grad_()
+    expected = torch.autograd.grad(model(leaf).logits[0, 1], leaf)[0]
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    exact = tiny.build(tiny.TEXT["Llama"]).bfloat16().float()
+    with differentiable(trace(model.bfloat16(), None, IDS), "test") as run:
+        graph = run()
+        found = gradients(graph.outputs.logits[:, -1, 7], [graph.inputs["self"]])[0]
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, by_hand(exact, graph.inputs["self"]), atol=1e-5)
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    with differentiable(trace(model, None, IDS), "test", precision="model") as run:
+        assert run().outputs.logits.dtype == torch.bfloat16
+
+
+def test_the_model_comes_back_as_it_was() -> None:
+    model = mixed_model()
+    model.transformer.h[1].mlp.c_fc.weight.grad = torch.ones_like(model.transformer.h[1].mlp.c_fc.weight)
+    before = state_of(model)
+    found = trace(model, None, IDS)
+    with differentiable(found, "test") as run:
+        graph = run(keep=("weights", "heads"), inside=["transformer.h.0.mlp.c_proj"])
+        gradients(graph.outputs.logits[:, -1, 7], graph.heads["self"])
+    assert state_of(model) == before
+
+    def interrupt() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), differentiable(found, "test") as run:
+        run(during=interrupt)
+    assert state_of(model) == before
+
+
+def test_models_that_share_tensors_may_overlap() -> None:
+    shared = nn.Linear(2, 2)
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with frozen(shared):
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with frozen(shared):
+        thread.start()
+        assert entered.wait(10)
+    assert not shared.weight.requires_grad
+    leave.set()
+    thread.join()
+    assert shared.weight.requires_grad
+
+
+def test_what_cannot_be_differentiated_is_refused_by_name() -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    with (
+        torch.inference_mode(),
+        pytest.raises(ValueError, match="inference_mode"),
+        differentiable(found, "test"),
+    ):
+        pass
+    model.lm_head.weight = nn.Parameter(torch.zeros(120, 32, dtype=torch.int8), requires_grad=False)
+    with (
+        pytest.raises(ValueError, match=r"quantised weights, as lm_head\.weight \(int8\)"),
+        differentiable(found, "test"),
+    ):
+        pass
+    given = from_attentions(torch.ones(1, 1, 1, 1), ["a"])
+    with pytest.raises(UnsupportedModelError, match="has none"), differentiable(given, "test"):
+        pass
+    with differentiable(trace(tiny.build(tiny.TEXT["BERT"]), None, IDS), "test") as run:  # noqa: SIM117 - the run is what raises
+        with pytest.raises(ValueError, match=r"no module 'bert\.encoder\.layer\.7'.*Did you mean"):
+            run(inside=["bert.encoder.layer.7"])
