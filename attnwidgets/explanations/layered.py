@@ -11,10 +11,13 @@ from attnwidgets.explanations.arrays import Array, as_float32, read_only, requir
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.reductions import reduce_first
 from attnwidgets.explanations.selecting import listed, position, spoken_range
+from attnwidgets.explanations.vectors import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.vectors import Scheme, Vector
     from attnwidgets.tracing.units import TokenAxis, Unit
 
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
@@ -233,3 +236,52 @@ class Layered(Explanation):
         place = 0 if head is None else position(head, self.heads[: len(found)], "head")
         matrix: Array = found[place]
         return matrix
+
+    def to_attributions(
+        self, how: Scheme = "column_mean", *, query: int | str | None = None, diagonal: bool = True
+    ) -> Attributions:
+        """Return the map as one vector a layer: the schemes by which maps are compared with attributions.
+
+        With A [query, key] of n tokens:
+
+            row          A[q, j]: what the chosen query draws from every token
+            column_mean  1/n sum_i A[i, j]: how much every token is read, on average (also _sum, _max)
+            row_sum      sum_j A[i, j]: how much every token draws in (also _mean, _max); 1 where rows are
+                         shares, so that without the diagonal it is what comes from others
+
+        Args:
+            how: One of these.
+            query: For "row": a number (negative from the end), "cls", "first", "last", or a label.
+            diagonal: Whether what a token draws from itself counts. Without it, the row's own entry is zero,
+                means are over the other n - 1 tokens, and a single token gives zero; nothing is divided anew.
+
+        Returns:
+            Attributions [source] of a map with one layer, else [layer, source] with a target "layer l" for
+            each; take one by `.select(layer=-1)` before. Sources are keys, for "row_..." queries. In the unit
+            of the map; what is lazy is computed.
+
+        Raises:
+            ValueError: For an unknown scheme, a query that is missing, unknown, ambiguous or given to another
+                scheme, a map with several heads, or `diagonal=False` of one between two sequences.
+            IndexError: Where there is no such query.
+        """
+        return self._vectors(chosen(self, how, query, diagonal=diagonal))
+
+    def _vectors(self, vector: Vector) -> Attributions:
+        """Return one vector a layer, as `vector` reads it."""
+        from attnwidgets.explanations.attributions import Attributions
+
+        if self.heads is not None and len(self.heads) > 1:
+            heads = spoken_range(self.heads)
+            message = (
+                f"this map has heads {heads}: reduce them first, .mean('head'), or .select(head=...) one."
+            )
+            raise ValueError(message)
+        found = [vector.read(np.asarray(self.matrix(number), dtype=np.float64)) for number in self.layers]
+        several = len(found) > 1
+        return Attributions(
+            np.stack(found) if several else found[0],
+            axis=self.key if vector.side == "key" else self.query,
+            target=[f"layer {number}" for number in self.layers] if several else None,
+            **self._common(vector.step),
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -23,11 +23,14 @@ from attnwidgets.explanations.explanation import pandas, restore_common
 from attnwidgets.explanations.layered import Layered
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.explanations.selecting import listed, pick, position, spoken_range
+from attnwidgets.explanations.vectors import reduced
 from attnwidgets.tracing.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Self
+
+    from attnwidgets.explanations.attributions import Attributions
 
 Index = int | Iterable[int] | slice | None
 
@@ -198,19 +201,35 @@ class MixingMap(Layered):
 
         return self._derive(some_heads, "", layers=layers, heads=heads, keep=False)
 
-    def reduce(self, axis: str, how: Reduction) -> MixingMap:
-        """Return the map reduced over heads or layers.
+    @overload
+    def reduce(self, axis: Literal["head", "layer"], how: Reduction) -> MixingMap: ...
 
-        Over heads no head axis is left; over layers one layer is left, under the last one's number.
+    @overload
+    def reduce(
+        self, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool = True
+    ) -> Attributions: ...
+
+    def reduce(self, axis: str, how: Reduction, *, diagonal: bool = True) -> MixingMap | Attributions:
+        """Return the map reduced over an axis: a map over heads or layers, a vector over queries or keys.
+
+        Over heads no head axis is left; over layers one layer is left, under the last one's number. Over
+        queries (columns are reduced) one value a key is left, over keys one value a query, for each layer.
 
         Args:
-            axis: "head" or "layer".
-            how: "mean", "max", "sum", or a function of [reduced, ..., query, key] (float64) that removes
-                the first axis.
+            axis: "head", "layer", "query" or "key".
+            how: "mean", "max", "sum", or a function of [reduced, ..., query, key] (float64; of [reduced,
+                kept] over queries or keys) that removes the first axis.
+            diagonal: Over queries or keys, whether what a token draws from itself counts.
 
         Raises:
-            ValueError: Where the axis or the reduction is unknown, or there is no head axis.
+            ValueError: Where the axis or the reduction is unknown, there is no head axis, or several heads
+                are left to a vector.
         """
+        if axis in ("query", "key"):
+            return self._vectors(reduced(self, "query" if axis == "query" else "key", how, diagonal=diagonal))
+        if not diagonal:
+            message = f"diagonal=False is for 'query' and 'key', not {axis!r}."
+            raise ValueError(message)
         name = reduction_name(how)
         step = f"{name} over {axis}s"
         stochastic = self.known("stochastic") if how == "mean" else None
@@ -226,7 +245,8 @@ class MixingMap(Layered):
                 signed=None if callable(how) else self.known("signed"),
             )
         if axis != "layer":
-            message = f"axis {axis!r} is not 'head' or 'layer'.{suggest(str(axis), ('head', 'layer'))}"
+            near = suggest(str(axis), ("head", "layer", "query", "key"))
+            message = f"axis {axis!r} is not 'head', 'layer', 'query' or 'key'.{near}"
             raise ValueError(message)
         return self._derive(
             lambda _: reduce_first(self.values, how),
