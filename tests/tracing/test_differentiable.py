@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.differentiable import differentiable, frozen, gradients
+from attnwidgets.tracing.differentiable import differentiable, gradients
+from attnwidgets.tracing.frozen import frozen
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny

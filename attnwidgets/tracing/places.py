@@ -1,0 +1,87 @@
+"""Places in a model: its blocks, its tables of words, and modules by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from attnwidgets._errors import suggest
+from attnwidgets.tracing.trace import RecordedLayer
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.trace import Trace
+
+_LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+
+
+def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Return the modules of every stream's blocks, in order; without streams whose blocks are not found.
+
+    A block is the outermost element of a list of modules that holds one attention of its stream; where
+    attention is not recorded, an element of the one list that is as long as the stream has layers.
+    """
+    modules = dict(model.named_modules())
+    elements = {
+        f"{name}.{child}" if name else child
+        for name, module in modules.items()
+        if isinstance(module, _LISTS)
+        for child, _ in module.named_children()
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for stream, table in trace.stream_table.items():
+        if stream == "cross":
+            continue
+        names = [layer.call.name for layer in table.layers if isinstance(layer, RecordedLayer)]
+        if len(names) == len(table.layers):
+            blocks = [_block_of(name, set(names), elements) for name in names]
+        else:
+            lists = [
+                [f"{name}.{child}" if name else child for child, _ in module.named_children()]
+                for name, module in modules.items()
+                if isinstance(module, nn.ModuleList) and len(module) == len(table.layers)
+            ]
+            blocks = list(lists[0]) if len(lists) == 1 else []
+        if blocks and all(block is not None and block in modules for block in blocks):
+            found[stream] = tuple(str(block) for block in blocks)
+    return found
+
+
+def _block_of(attention: str, own: set[str], elements: set[str]) -> str | None:
+    parts = attention.split(".")
+    for end in range(1, len(parts) + 1):
+        name = ".".join(parts[:end])
+        inside = [other for other in own if other == name or other.startswith(f"{name}.")]
+        if name in elements and len(inside) == 1:
+            return name
+    return None
+
+
+def recorded(trace: Trace) -> bool:
+    """Return whether every layer's attention passes through the recording function."""
+    return all(
+        isinstance(layer, RecordedLayer) for found in trace.stream_table.values() for layer in found.layers
+    )
+
+
+def word_embeddings(model: nn.Module) -> list[nn.Module]:
+    """Return the tables of words: the one the model names and its like, or else every embedding."""
+    tables: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    try:
+        ask = getattr(model, "get_input_embeddings", None)
+        named = ask() if callable(ask) else None
+    except NotImplementedError:
+        # Models of two towers have no one table.
+        named = None
+    if not isinstance(named, nn.Embedding):
+        return tables
+    # A decoder may hold its own module over the same numbers (BART).
+    return [module for module in tables if module.num_embeddings == named.num_embeddings]
+
+
+def module_named(model: nn.Module, name: str) -> nn.Module:
+    """Return a module by its name; ValueError with the nearest name where there is none."""
+    known = [found for found, _ in model.named_modules() if found]
+    if name not in known:
+        raise ValueError(f"{type(model).__name__} has no module {name!r}.{suggest(name, known)}")
+    return model.get_submodule(name)
