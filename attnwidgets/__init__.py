@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.attention_flow import attention_flow
     from attnwidgets.explanations.attention_norm import attention_norm
     from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.contribution_graph import contribution_graph
     from attnwidgets.explanations.globenc import globenc
+    from attnwidgets.explanations.graph import ContributionGraph
     from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.mixing_ratio import mixing_ratio
@@ -63,9 +65,11 @@ _HOMES = {
     "mixing_ratio": "explanations.mixing_ratio",
     "globenc": "explanations.globenc",
     "alti": "explanations.alti",
+    "contribution_graph": "explanations.contribution_graph",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "MixingMap": "explanations.mixing_map",
+    "ContributionGraph": "explanations.graph",
     "Attributions": "explanations.attributions",
     "Heatmap": "views.heatmap",
     "HeadGrid": "views.head_grid",
@@ -81,6 +85,7 @@ _HOMES = {
 
 __all__ = [
     "Attributions",
+    "ContributionGraph",
     "Explorer",
     "HeadGrid",
     "Heatmap",
@@ -95,6 +100,7 @@ __all__ = [
     "attention",
     "attention_flow",
     "attention_norm",
+    "contribution_graph",
     "demo_model",
     "explain",
     "explore",

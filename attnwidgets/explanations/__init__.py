@@ -1,7 +1,7 @@
 """Explanations: labelled numbers made from a trace, one method a file.
 
-The result types are `MixingMap` and `Attributions`; the methods register themselves by name
-(`registry.py`). Functions are not re-exported here, so that `explanations.rollout` stays the module.
+The result types are `MixingMap`, `Attributions` and `ContributionGraph`; the methods register themselves by
+name (`registry.py`). Functions are not re-exported here, so that `explanations.rollout` stays the module.
 Nothing in this package imports torch, transformers or matplotlib when it is loaded.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.explanation import Explanation, Prediction, Predictions
+from attnwidgets.explanations.graph import ContributionGraph
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import Method, MethodTable, explain, method, methods
 
 __all__ = [
     "Attributions",
+    "ContributionGraph",
     "Explanation",
     "Method",
     "MethodTable",

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+NO_RESIDUAL = (
+    "the residual connection is of no token that is read here: 'res' is 'attn', and 'res_ln' norms what "
+    "attention gives alone"
+)
 NO_NORM_AFTER = (
     "this model's blocks norm before they mix and have no norm after the residual connection, so the "
     "numbers are those of the residual sum"
@@ -29,31 +33,45 @@ def require_choice(name: str, value: object, taken: Sequence[str | None]) -> Non
         raise ValueError(message)
 
 
-def own_stream(trace: TraceLike, stream: str | None, method: str) -> str:
-    """Return the stream that is meant, which must attend to itself and lie in blocks that are described.
+def described_stream(trace: TraceLike, stream: str | None, method: str) -> str:
+    """Return the stream that is meant, which must lie in blocks that are described.
 
     Raises:
         TypeError: Where `trace` is no trace.
-        ValueError: Where there is no such stream, it goes from one sequence to another, or no description
-            fits its blocks.
+        ValueError: Where there is no such stream, or no description fits its blocks.
     """
     from attnwidgets.tracing.block_runs import described
 
     require_trace(trace, method)
     stream = resolve_stream(trace, stream)
-    if stream == "cross":
-        fitting = [name for name in trace.streams if name != "cross"]
-        message = (
-            f"{method} is of a stream that attends to itself; pass stream={' or '.join(map(repr, fitting))}."
-        )
-        raise ValueError(message)
     described(trace, stream, method)
     return stream
 
 
+def own_stream(trace: TraceLike, stream: str | None, method: str) -> str:
+    """Return the stream that is meant, of described blocks that attend to themselves and to nothing else.
+
+    Raises:
+        TypeError: Where `trace` is no trace.
+        ValueError: Where there is no such stream, its blocks read another sequence, or no description fits
+            them.
+    """
+    require_trace(trace, method)
+    stream = resolve_stream(trace, stream)
+    reading = [name for name in ("decoder", "cross") if "cross" in trace.streams]
+    if stream in reading:
+        own = [name for name in trace.streams if name not in reading]
+        message = (
+            f"{method} is of blocks of one attention and a feed-forward layer, and the blocks of stream "
+            f"{stream!r} also read another sequence; pass stream={' or '.join(map(repr, own))}."
+        )
+        raise ValueError(message)
+    return described_stream(trace, stream, method)
+
+
 def block_map(
     trace: TraceLike,
-    measure: Callable[[int], Tensor],
+    measure: Callable[[int], Any],
     *,
     method: str,
     title: str,
@@ -64,8 +82,12 @@ def block_map(
     stochastic: bool | None,
     per_head: bool = False,
     warning: str = "",
+    kind: type[MixingMap] = MixingMap,
 ) -> MixingMap:
-    """Return a lazy map of what `measure` says of a layer, with everything it carries on from its trace."""
+    """Return a lazy map of what `measure` says of a layer, with everything it carries on from its trace.
+
+    `kind` is the class of the map, and takes from its `lazy` what `measure` returns.
+    """
     query, key = trace.axes(stream)
     numbers = tuple(range(trace.n_layers(stream)))
     common = carried(trace, stream, method, paper=paper, options=options)
@@ -78,7 +100,7 @@ def block_map(
         with torch.no_grad():
             return measure(number)
 
-    return MixingMap.lazy(
+    return kind.lazy(
         compute,
         query=query,
         key=key,

@@ -46,6 +46,17 @@ def traces(shared: Path, dtype: str) -> dict[str, Any]:
     return found
 
 
+def decoder_traces(shared: Path, model: str, dtype: str) -> dict[str, Any]:
+    """Return a trace of every input of a tiny random decoder ("tiny_gpt2", "tiny_gemma"), by its name."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    mixing = shared / "reference" / "mixing"
+    decoder = AutoModelForCausalLM.from_pretrained(mixing / "models" / model).eval().to(getattr(torch, dtype))
+    inputs = json.loads((mixing / "inputs_tiny_decoder.json").read_text())
+    return {name: trace(decoder, None, ids) for name, ids in inputs.items()}
+
+
 def numbers(shared: Path, file: str) -> Any:
     """Return the authors' arrays of a file, by "sentence/quantity"."""
     return np.load(shared / "reference" / "mixing" / f"{file}__float64.npz")
