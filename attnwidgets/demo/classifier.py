@@ -1,7 +1,8 @@
-"""A sentiment classifier on all-MiniLM-L6-v2: what was trained, and how: `python -m attnwidgets.demo.classifier`.
+"""A sentiment classifier on all-MiniLM-L6-v2: what was trained, and how.
 
-Trained are the classifier, and the biases and norms of the last two layers; everything else is the packaged model.
-They are kept in `sentiment_head.safetensors` in half precision, derived from all-MiniLM-L6-v2 (Apache-2.0).
+Trained are the classifier, and the biases and norms of the last two layers; everything else is the packaged
+model. They are kept in `sentiment_head.safetensors` in half precision, derived from all-MiniLM-L6-v2
+(Apache-2.0); `python -m attnwidgets.demo.classifier` makes them again.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _EPOCHS, _BATCH, _RATE, _SEED = 10, 32, 3e-3, 0
 def minilm_parts(folder: Path) -> tuple[Any, dict[str, Any], Any]:
     """Return config, weights and tokenizer of the packaged MiniLM.
 
-    They are read from their files: `from_pretrained` draws progress bars and load reports that a first cell need
-    not show.
+    They are read from their files: `from_pretrained` draws progress bars and load reports that a first cell
+    need not show.
     """
     from safetensors.torch import load_file
     from transformers import AutoTokenizer, BertConfig
