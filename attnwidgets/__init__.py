@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from attnwidgets.demo.sentiment import demo_texts
     from attnwidgets.explanations import targets
     from attnwidgets.explanations.alti import alti
+    from attnwidgets.explanations.alti_logit import alti_logit
     from attnwidgets.explanations.attention import attention
     from attnwidgets.explanations.attention_flow import attention_flow
     from attnwidgets.explanations.attention_norm import attention_norm
     from attnwidgets.explanations.attributions import Attributions
     from attnwidgets.explanations.contribution_graph import contribution_graph
+    from attnwidgets.explanations.direct_logit_attribution import direct_logit_attribution
     from attnwidgets.explanations.globenc import globenc
     from attnwidgets.explanations.graph import ContributionGraph
     from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
@@ -70,6 +72,8 @@ _HOMES = {
     "mixing_ratio": "explanations.mixing_ratio",
     "globenc": "explanations.globenc",
     "alti": "explanations.alti",
+    "alti_logit": "explanations.alti_logit",
+    "direct_logit_attribution": "explanations.direct_logit_attribution",
     "contribution_graph": "explanations.contribution_graph",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
@@ -105,12 +109,14 @@ __all__ = [
     "Trace",
     "Unit",
     "alti",
+    "alti_logit",
     "attention",
     "attention_flow",
     "attention_norm",
     "contribution_graph",
     "demo_model",
     "demo_texts",
+    "direct_logit_attribution",
     "evaluate",
     "explain",
     "explore",

@@ -217,7 +217,7 @@ class Attributions(Explanation):
                 message = f"unit {self.unit!r} is what this is read by; give the new Unit another name."
                 raise ValueError(message)
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
-            made = None if self.map is None else self.map.to(unit)
+            made = None if self.map is None else _coarser(self.map, unit)
             return self._derive(self._values, "", axis=axis, map=made).to(unit.name)
         if unit == self.unit:
             return self
@@ -275,6 +275,13 @@ class Attributions(Explanation):
             **{name: described[name] for name in names},
             **restore_common(described),
         )
+
+
+def _coarser(made: MixingMap, unit: Unit) -> MixingMap:
+    """Return a map by a given unit of its keys, and of its queries where they are the same tokens."""
+    own = made.query_unit
+    same = own.spans == made.key_unit.spans
+    return made.to(unit if same else (dataclasses.replace(own, name=unit.name), unit))
 
 
 def _numbers(residual: Any) -> float | tuple[float, ...] | None:

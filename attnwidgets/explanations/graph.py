@@ -157,8 +157,13 @@ class ContributionGraph(MixingMap):
 
         Raises:
             IndexError: Where there is no such token or layer.
-            ValueError: Where the label is several tokens' or the threshold is no share.
+            ValueError: Where the label is several tokens', the threshold is no share, layers have gaps, or
+                keys are not the queries.
         """
+        n_queries, n_keys = self.shape[-2:]
+        if n_queries != n_keys:
+            message = f"routes follow tokens, and there are {n_keys} keys for {n_queries} of them."
+            raise ValueError(message)
         if not 0 <= threshold < 1:
             message = f"threshold is a share from 0 up to, not with, 1; not {threshold}."
             raise ValueError(message)
