@@ -7,6 +7,7 @@ import sys
 import uuid
 import warnings
 from abc import ABC, abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from attnwidgets.explanations.description import frozen, plain
@@ -259,11 +260,15 @@ class Explanation(ABC):
 
 
 _TEXT_SHOWN = 60
+# Kinds that register themselves outside this package.
+_ELSEWHERE = {"Scorecard": "attnwidgets.evaluate.scorecard"}
 
 
 def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explanation:
     """Return the explanation that `Explanation.describe` described (for pickle and archives)."""
     kind = described["kind"]
+    if kind not in Explanation.kinds and kind in _ELSEWHERE:
+        import_module(_ELSEWHERE[kind])
     if kind not in Explanation.kinds:
         message = f"explanations of kind {kind!r} are unknown here; update attnwidgets."
         raise ValueError(message)

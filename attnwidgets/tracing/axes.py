@@ -52,7 +52,7 @@ class Text:
             (starts[s] + b, starts[s] + e) if e > b else (0, 0)
             for (b, e), s in zip(self.spans, self.segment, strict=True)
         ]
-        trimmed = [_trim(whole, begin, end) for begin, end in spans]
+        trimmed = [trim(whole, begin, end) for begin, end in spans]
         arguments = (trimmed, self.special, self.tokens)
         units = {
             "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
@@ -64,7 +64,7 @@ class Text:
         )
 
 
-def _trim(text: str, begin: int, end: int) -> tuple[int, int]:
+def trim(text: str, begin: int, end: int) -> tuple[int, int]:
     """Return a token's span without leading blanks, which are no part of a word.
 
     A token that is one space only ("␣" before a digit, or before a character of many bytes) goes with the

@@ -1,0 +1,16 @@
+"""Is it an explanation? Scores of methods over annotated examples, as `Scorecard`s: `aw.evaluate`."""
+
+from __future__ import annotations
+
+from attnwidgets.evaluate.cue_contribution import cue_contribution
+from attnwidgets.evaluate.example_scores import example_scores
+from attnwidgets.evaluate.ranking import average_precision, expected_average_precision
+from attnwidgets.evaluate.scorecard import Scorecard
+
+__all__ = [
+    "Scorecard",
+    "average_precision",
+    "cue_contribution",
+    "example_scores",
+    "expected_average_precision",
+]

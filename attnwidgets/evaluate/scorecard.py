@@ -1,0 +1,366 @@
+"""Scorecard: what methods score, with intervals, and what chance and an oracle score beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.evaluate.bootstrap import bootstrap
+from attnwidgets.explanations.arrays import Array, as_float32, read_only
+from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.selecting import listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    Label = int | float | str
+    Choice = str | Sequence[str] | None
+
+_AXES = ("example", "metric", "method", "x")
+
+
+class Scorecard(Explanation):
+    """Scores of methods over a data set: means [metric, method, x] with intervals, beside baselines.
+
+    Args:
+        samples: [example, metric, method, x]: what every example scores; NaN where that is undefined. Copied.
+        metrics: Names of the metrics.
+        methods: Names of the methods, the baselines among them.
+        x: What a curve runs over: layer numbers, shares of tokens removed, tokens.
+        x_name: What that is called ("layer").
+        x_notes: A word for every x ("cue"), or "".
+        groups: The group of every method ("trained", "random weights"); "" where there is one only. A method
+            may stand in several groups.
+        baselines: Which of the methods are no methods but what chance or an oracle scores.
+        level: Coverage of the confidence intervals.
+        resamples: How often examples are drawn for them (percentile bootstrap over examples).
+        seed: Of the draws.
+        method: What was evaluated ("cue_contribution").
+        unit, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where shapes and labels do not agree, or names repeat.
+    """
+
+    kind = "Scorecard"
+    metrics: tuple[str, ...]
+    methods: tuple[str, ...]
+    groups: tuple[str, ...]
+    baselines: tuple[str, ...]
+    x: tuple[Label, ...]
+    x_name: str
+    x_notes: tuple[str, ...]
+    level: float
+    resamples: int
+    seed: int
+    _samples: NDArray[np.float64]
+
+    def __init__(
+        self,
+        samples: Any,
+        *,
+        metrics: Sequence[str],
+        methods: Sequence[str],
+        x: Sequence[Label],
+        x_name: str = "layer",
+        x_notes: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        baselines: Sequence[str] = (),
+        level: float = 0.95,
+        resamples: int = 1000,
+        seed: int = 0,
+        unit: str = "token",
+        method: str = "given",
+        **common: Any,
+    ) -> None:
+        array = np.array(samples, dtype=np.float64)
+        groups = ("",) * len(methods) if groups is None else groups
+        expected = (len(metrics), len(methods), len(x))
+        if array.ndim != len(_AXES) or array.shape[1:] != expected or not len(array):
+            message = (
+                f"samples has shape {array.shape}; the labels ask for [example, metric, method, {x_name}] "
+                f"with sizes [1 or more, {', '.join(map(str, expected))}]."
+            )
+            raise ValueError(message)
+        if np.isinf(array).any():
+            message = "samples holds infinite values; an undefined score is NaN."
+            raise ValueError(message)
+        if not 0 < level < 1 or resamples < 1:
+            message = f"level lies between 0 and 1 and resamples from 1: they are {level} and {resamples}."
+            raise ValueError(message)
+        rows = list(zip(methods, groups, strict=True))
+        for name, labels in (("metrics", metrics), ("methods", rows)):
+            if len(set(labels)) < len(labels):
+                message = f"{name} names one twice: {', '.join(map(repr, labels))}."
+                raise ValueError(message)
+        if missing := [name for name in baselines if name not in methods]:
+            message = f"baselines names {missing[0]!r}, which is not one of methods: {listed(methods)}."
+            raise ValueError(message)
+        array.flags.writeable = False
+        self._set_common(unit=unit, method=method, **common)
+        self._set(
+            _samples=array,
+            metrics=tuple(str(name) for name in metrics),
+            methods=tuple(str(name) for name in methods),
+            groups=tuple(str(name) for name in groups),
+            baselines=tuple(baselines),
+            x=tuple(x),
+            x_name=x_name,
+            x_notes=("",) * len(x) if x_notes is None else tuple(x_notes),
+            level=float(level),
+            resamples=int(resamples),
+            seed=int(seed),
+        )
+
+    # Numbers
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("metric", "method", "layer"), or what the last axis is called."""
+        return ("metric", "method", self.x_name)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes of `.values`."""
+        return tuple(self._samples.shape[1:])
+
+    @property
+    def samples(self) -> NDArray[np.float64]:
+        """What every example scores [example, metric, method, x] (read-only); NaN where undefined."""
+        return self._samples
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples were scored."""
+        return len(self._samples)
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean over the examples that have a score [metric, method, x]; NaN where none has."""
+        known = ~np.isnan(self._samples)
+        totals = np.where(known, self._samples, 0.0).sum(axis=0)
+        counts = known.sum(axis=0)
+        mean: NDArray[np.float64] = np.divide(
+            totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0
+        )
+        return mean
+
+    @property
+    def values(self) -> Array:
+        """The means [metric, method, x] in float32 (read-only); `.mean` has them in float64."""
+        return read_only(as_float32(self.mean))
+
+    @property
+    def count(self) -> NDArray[np.int64]:
+        """For how many examples a score is defined [metric, method, x]."""
+        counts: NDArray[np.int64] = (~np.isnan(self._samples)).sum(axis=0)
+        return counts
+
+    @property
+    def interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Confidence interval of the mean, low and high [metric, method, x]; NaN for a single example.
+
+        By the percentile bootstrap over examples: the same draws for every method, and for the same `seed`.
+        """
+        found: tuple[NDArray[np.float64], NDArray[np.float64]] | None = vars(self).get("_interval")
+        if found is None:
+            found = bootstrap(self._samples, level=self.level, resamples=self.resamples, seed=self.seed)
+            self._set(_interval=found)
+        return found
+
+    # Verbs
+
+    def select(
+        self, *, metric: Choice = None, method: Choice = None, group: Choice = None, x: Any = None
+    ) -> Scorecard:
+        """Return some metrics, methods, groups and places; baselines stay beside whatever is chosen.
+
+        Args:
+            metric: One name or several.
+            method: One name or several.
+            group: One name or several.
+            x: One label or several of the last axis (layer numbers).
+
+        Raises:
+            ValueError: Where there is no such name; the message lists them.
+        """
+        metrics = _chosen(metric, self.metrics, "metric")
+        names = _chosen(method, self.methods, "method")
+        groups = _chosen(group, self.groups, "group")
+        places = _chosen(x, self.x, self.x_name)
+        rows = [
+            place
+            for place, (name, own) in enumerate(zip(self.methods, self.groups, strict=True))
+            if name in self.baselines or (name in names and own in groups)
+        ]
+        kept = [self.metrics.index(name) for name in metrics]
+        at = [self.x.index(label) for label in self.x if label in places]
+        samples = self._samples[:, kept][:, :, rows][:, :, :, at]
+        return self._derive(
+            samples,
+            metrics=[self.metrics[place] for place in kept],
+            methods=[self.methods[place] for place in rows],
+            groups=[self.groups[place] for place in rows],
+            x=[self.x[place] for place in at],
+            x_notes=[self.x_notes[place] for place in at],
+        )
+
+    @staticmethod
+    def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
+        """Return scorecards of the same examples as groups of one: {"trained": a, "random weights": b}.
+
+        A baseline that scores the same in all of them is kept once.
+
+        Raises:
+            ValueError: Where they differ in metrics, number of examples, or the last axis.
+        """
+        if not cards:
+            message = "cards is empty: give at least one scorecard by its name."
+            raise ValueError(message)
+        first = next(iter(cards.values()))
+        rows: list[tuple[str, str]] = []
+        parts: list[NDArray[np.float64]] = []
+        baselines: dict[str, NDArray[np.float64]] = {}
+        for group, card in cards.items():
+            _require_alike(group, card, first)
+            for place, name in enumerate(card.methods):
+                scores = card.samples[:, :, place]
+                if name in card.baselines and np.array_equal(
+                    baselines.setdefault(name, scores), scores, equal_nan=True
+                ):
+                    continue
+                rows.append((name, group))
+                parts.append(scores)
+        rows += [(name, "") for name in baselines]
+        parts += baselines.values()
+        labels = first._labels() | first._common()  # noqa: SLF001 - of its own class
+        changed = {
+            "methods": [name for name, _ in rows],
+            "groups": [group for _, group in rows],
+            "baselines": list(baselines),
+        }
+        return Scorecard(np.stack(parts, axis=2), **(labels | changed))
+
+    def _derive(self, samples: NDArray[np.float64], **changes: Any) -> Scorecard:
+        return Scorecard(samples, **(self._labels() | self._common() | changes))
+
+    def _labels(self) -> dict[str, Any]:
+        names = ("metrics", "methods", "groups", "baselines", "x", "x_notes")
+        plain = ("x_name", "level", "resamples", "seed")
+        return {name: list(getattr(self, name)) for name in names} | {
+            name: getattr(self, name) for name in plain
+        }
+
+    # Shown
+
+    def row_name(self, row: int) -> str:
+        """Return a method with its group, as tables name it."""
+        name, group = self.methods[row].replace("_", " "), self.groups[row]
+        return f"{name}, {group}" if group else name
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a tidy table: metric, method, group, layer, mean, low, high, count, baseline."""
+        low, high = self.interval
+        metric, method, x = (index.reshape(-1) for index in np.indices(self.shape))
+        methods = np.asarray(self.methods, dtype=object)[method]
+        return pandas().DataFrame(
+            {
+                "metric": np.asarray(self.metrics, dtype=object)[metric],
+                "method": methods,
+                "group": np.asarray(self.groups, dtype=object)[method],
+                self.x_name: [self.x[place] for place in x],
+                "mean": self.mean.reshape(-1),
+                "low": low.reshape(-1),
+                "high": high.reshape(-1),
+                "count": self.count.reshape(-1),
+                "baseline": [name in self.baselines for name in methods],
+            }
+        )
+
+    def plot(self, kind: str = "lines", **options: Any) -> Figure:
+        """Return a matplotlib figure: "lines", one panel a metric, or "table", a row for every method.
+
+        See `attnwidgets.evaluate.figures` for the options (`title`, and for tables `cmap`, `vmax`,
+        `numbers`).
+
+        Raises:
+            ValueError: For another kind.
+        """
+        from attnwidgets.evaluate.figures import KINDS
+
+        if kind not in KINDS:
+            message = f"kind {kind!r} is not one of {listed(KINDS)}.{suggest(str(kind), KINDS)}"
+            raise ValueError(message)
+        return KINDS[kind](self, **options)
+
+    def view(self, **_: Any) -> NoReturn:
+        """Raise TypeError: a scorecard has no widget."""
+        message = "a Scorecard has no widget; show it as it is (a table), or with .plot()."
+        raise TypeError(message)
+
+    def _repr_html_(self) -> str:
+        from attnwidgets.evaluate.table import html_of
+
+        return html_of(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {size}" for name, size in zip(self.axis_names, self.shape, strict=True))
+        examples = f"{self.n_examples} example{'s' * (self.n_examples > 1)}"
+        parts = [f"{self.kind} {self.title} [{sizes}] over {examples}"]
+        if self.provenance.get("model"):
+            parts.append(str(self.provenance["model"]))
+        if self.warning:
+            parts.append(self.warning)
+        return f"<{'; '.join(parts)}>"
+
+    # Kept
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the array."""
+        arrays: dict[str, Any] = {"samples": self._samples}  # float64: a sum over thousands of examples
+        return self._describe_common() | self._labels(), arrays
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the scorecard that `describe` described."""
+        names = (
+            "metrics", "methods", "groups", "baselines", "x", "x_notes",
+            "x_name", "level", "resamples", "seed",
+        )  # fmt: skip
+        labels = {name: described[name] for name in names}
+        return cls(arrays["samples"], **labels, **restore_common(described))
+
+
+def _require_alike(group: str, card: Scorecard, first: Scorecard) -> None:
+    """Raise ValueError where a scorecard cannot stand beside the first."""
+    for what in ("metrics", "x", "n_examples"):
+        own, other = getattr(card, what), getattr(first, what)
+        if own != other:
+            message = f"cards[{group!r}] has {what} {own!r}, the first has {other!r}: these do not compare."
+            raise ValueError(message)
+    if any(card.groups):
+        message = f"cards[{group!r}] has groups already: {listed(dict.fromkeys(card.groups))}."
+        raise ValueError(message)
+
+
+def _chosen(wanted: Any, known: Sequence[Any], what: str) -> list[Any]:
+    """Return what is wanted of the labels known; all of them for None."""
+    if wanted is None:
+        return list(dict.fromkeys(known))
+    several = list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
+    for name in several:
+        if name not in known or (isinstance(name, float) and math.isnan(name)):
+            offered = list(dict.fromkeys(known))
+            message = f"{what} {name!r} is not there; there is {', '.join(map(repr, offered))}."
+            raise ValueError(f"{message}{suggest(str(name), [str(label) for label in offered])}")
+    return several

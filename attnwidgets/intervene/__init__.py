@@ -1,0 +1,1 @@
+"""Change a model for a while: context managers that always undo themselves, one a file."""

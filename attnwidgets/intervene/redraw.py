@@ -1,0 +1,111 @@
+"""Fresh weights for parts of a model, as its own initialiser draws them, without touching the model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import Tensor
+
+# transformers skips what carries this mark, as everything does that was loaded from a checkpoint.
+_DONE = "_is_hf_initialized"
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def redraw(model: nn.Module, parts: Mapping[int, str], seed: int) -> dict[int, Tensor]:
+    """Return new values of some parameters by their id, on their device and in their precision.
+
+    A twin of the model, made of the same modules with parameters of its own, is handed to the model's
+    initialiser (`_init_weights` of the nearest transformers model around a module). What that leaves alone
+    is drawn from a normal distribution with the mean and deviation of the weights that are there.
+
+    Args:
+        model: The model; read only.
+        parts: The part every parameter to draw belongs to, by the parameter's id. A part is drawn alike
+            whatever else is drawn with it.
+        seed: Of the draws, which happen on the processor, so that devices agree.
+    """
+    found: dict[int, Tensor] = {}
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        for part in dict.fromkeys(parts.values()):
+            torch.manual_seed(_seed_of(seed, part))
+            own = {key for key, name in parts.items() if name == part}
+            twins: dict[int, nn.Parameter] = {}
+            for module, owner in _from_below(_twin(model, own, twins, {}), None):
+                if owner is not None and not all(p.is_meta for p in module.parameters()):
+                    owner._init_weights(module)  # noqa: SLF001 - it has no public name
+            for name, parameter in model.named_parameters():
+                if id(parameter) in own:
+                    drawn = twins[id(parameter)].detach()
+                    if drawn.isnan().any():
+                        drawn = _of_its_scale(parameter, name)
+                    found[id(parameter)] = drawn.to(parameter.device, parameter.dtype)
+    return found
+
+
+def _seed_of(seed: int, part: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{part}".encode(), digest_size=7).digest(), "big")
+
+
+def _twin(
+    module: nn.Module, own: set[int], twins: dict[int, nn.Parameter], seen: dict[int, nn.Module]
+) -> nn.Module:
+    """Return a module like `module` with parameters of its own: NaN where they are to be drawn, else "meta".
+
+    What an initialiser does to a tensor on "meta" costs nothing and changes nothing.
+
+    Args:
+        module: What to make a twin of; read only.
+        own: Ids of the parameters to draw.
+        twins: Parameters made so far, by the id of the original; filled in.
+        seen: Modules made so far, by the id of the original; filled in.
+    """
+    if id(module) in seen:
+        return seen[id(module)]
+    made: nn.Module = object.__new__(type(module))
+    seen[id(module)] = made
+    state: dict[str, Any] = vars(made)
+    state.update(vars(module))
+    state.pop(_DONE, None)
+    state.update({hooks: OrderedDict() for hooks in _HOOKS})
+    registered: dict[str, dict[str, Any]] = {
+        name: dict(state[name]) for name in ("_parameters", "_buffers", "_modules")
+    }
+    state.update(registered)
+    for name, parameter in registered["_parameters"].items():
+        if parameter is not None:
+            # A tied weight is what its first module draws: models are tied after they are initialised.
+            drawn = id(parameter) in own and id(parameter) not in twins
+            values = torch.full(parameter.shape, torch.nan, device="cpu" if drawn else "meta")
+            registered["_parameters"][name] = nn.Parameter(values, requires_grad=False)
+            twins.setdefault(id(parameter), registered["_parameters"][name])
+    for name, buffer in registered["_buffers"].items():
+        registered["_buffers"][name] = None if buffer is None else buffer.detach().clone()
+    for name, child in registered["_modules"].items():
+        registered["_modules"][name] = None if child is None else _twin(child, own, twins, seen)
+    return made
+
+
+def _from_below(module: nn.Module, owner: Any) -> Iterator[tuple[nn.Module, Any]]:
+    """Yield every module after its children, each with the model around it that has an initialiser."""
+    if hasattr(module, "_init_weights"):
+        owner = module
+    for child in module.children():
+        yield from _from_below(child, owner)
+    yield module, owner
+
+
+def _of_its_scale(parameter: nn.Parameter, name: str) -> Tensor:
+    """Return normal values with the mean and deviation of a weight."""
+    weight = parameter.detach().to("cpu", torch.float32)
+    if not weight.isfinite().all():
+        message = f"weight {name!r} holds NaN or infinite values; there is no scale to draw it in."
+        raise ValueError(message)
+    return weight.mean() + weight.std(correction=0) * torch.randn(weight.shape)
