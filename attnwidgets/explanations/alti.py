@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice, shares
+from attnwidgets.explanations.block_maps import (
+    NO_NORM_AFTER,
+    block_map,
+    described_stream,
+    own_stream,
+    require_choice,
+    shares,
+)
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.rollout import rollout
 
@@ -63,7 +70,9 @@ def alti(
             moves contributions by up to about 7e-5.
         chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an
             accelerator).
-        stream: Which stream of a model with several; one that attends to itself.
+        stream: Which stream of a model with several. In "cross" the residual connection is one more part,
+            the decoder's own token: what a row misses of one is its share (Ferrando et al. 2022b, Towards
+            Opening the Black Box of Neural Machine Translation).
         layers: Some layers by number; all by default.
 
     Returns:
@@ -81,7 +90,7 @@ def alti(
     if chunk_size is not None and chunk_size < 1:
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
-    stream = own_stream(trace, stream, "alti")
+    stream = (own_stream if after == "norm2" else described_stream)(trace, stream, "alti")
     import torch
 
     from attnwidgets.tracing.block_runs import block_of, norms_last
@@ -95,9 +104,11 @@ def alti(
         whole = block.middle if parts.reference is None else parts.reference
         shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
         near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size).clamp_(min=0)
-        unread = ~parts.weights.any(0)
-        unread.fill_diagonal_(fill_value=False)
-        return shares(near.masked_fill(unread, 0.0))
+        near = near.masked_fill(parts.unread(), 0.0)
+        if stream != "cross":
+            return shares(near)
+        own = parts.own_nearness(whole, power, shift=shift).clamp_(min=0)
+        return shares(torch.cat([near, own[:, None]], dim=1))[:, :-1]
 
     norms = norms_last(trace, stream, "alti")
     options = {"distance": distance, "rolled_out": rolled_out, "after": after, "compat": compat}
@@ -106,7 +117,7 @@ def alti(
         "paper": PAPER,
         "options": options,
         "stream": stream,
-        "stochastic": None,
+        "stochastic": False if stream == "cross" else None,
         "warning": NO_NORM_AFTER if after == "norm2" and not norms else "",
     }
     title = "ALTI" if distance == "l1" else "ALTI (L2)"

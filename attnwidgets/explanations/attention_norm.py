@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice, shares
+from attnwidgets.explanations.block_maps import (
+    NO_NORM_AFTER,
+    NO_RESIDUAL,
+    block_map,
+    described_stream,
+    own_stream,
+    require_choice,
+    shares,
+)
 from attnwidgets.explanations.registry import method
 
 if TYPE_CHECKING:
@@ -74,7 +82,9 @@ def attention_norm(
         per_head: One map a head, |A^h_ij v^h_j W_O^h| (2020, equation 2); for "attn" only.
         normalize: "none" as the authors do, lengths as they are; "row" divides every row by its sum (a row of
             zeros stays zero).
-        stream: Which stream of a model with several; one that attends to itself.
+        stream: Which stream of a model with several. In "cross" the tokens read are those of the other
+            sequence and the residual connection is of none of them: "res" is "attn" there, and the map's
+            warning says so. "enc" is of blocks that read one sequence only.
         layers: Some layers by number; all by default.
 
     Returns:
@@ -93,7 +103,8 @@ def attention_norm(
             f"per_head is for variant 'attn': the residual connection in {variant!r} belongs to no head."
         )
         raise ValueError(message)
-    stream = own_stream(trace, stream, "attention_norm")
+    stream_of = own_stream if variant == "enc" else described_stream
+    stream = stream_of(trace, stream, f"attention_norm {variant!r}")
     from attnwidgets.tracing.block_runs import block_of, norms_last
     from attnwidgets.tracing.contributions import parts_of
 
@@ -103,6 +114,9 @@ def attention_norm(
         return shares(lengths) if normalize == "row" else lengths
 
     after = variant in ("attn", "res") or norms_last(trace, stream, "attention_norm")
+    notes = [] if after else [NO_NORM_AFTER]
+    if stream == "cross" and variant != "attn":
+        notes.append(NO_RESIDUAL)
     return block_map(
         trace,
         measure,
@@ -114,5 +128,5 @@ def attention_norm(
         layers=layers,
         stochastic=None if normalize == "row" else False,
         per_head=per_head,
-        warning="" if after else NO_NORM_AFTER,
+        warning="; ".join(notes),
     )

@@ -12,7 +12,13 @@ import numpy as np
 
 from attnwidgets.explanations.attention_norm import TITLES, VARIANTS, Variant
 from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.block_maps import NO_NORM_AFTER, as_numpy, own_stream, require_choice
+from attnwidgets.explanations.block_maps import (
+    NO_NORM_AFTER,
+    as_numpy,
+    described_stream,
+    own_stream,
+    require_choice,
+)
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.tracelike import TraceLike, carried
@@ -49,7 +55,9 @@ def mixing_ratio(
     Args:
         trace: What `aw.trace` returned.
         variant: "res_ln" as published; "attn", "res" or "enc".
-        stream: Which stream of a model with several; one that attends to itself.
+        stream: Which stream of a model with several. In "cross" the others are the tokens of the other
+            sequence, and what a token keeps is its residual connection (nothing at all with "attn").
+            "enc" is of blocks that read one sequence only.
         layers: Some layers by number; all by default.
 
     Returns:
@@ -61,7 +69,8 @@ def mixing_ratio(
         IndexError: Where the model has no such layer.
     """
     require_choice("variant", variant, VARIANTS)
-    stream = own_stream(trace, stream, "mixing_ratio")
+    stream_of = own_stream if variant == "enc" else described_stream
+    stream = stream_of(trace, stream, f"mixing_ratio {variant!r}")
     import torch
 
     from attnwidgets.tracing.block_runs import block_of, norms_last
@@ -73,7 +82,7 @@ def mixing_ratio(
     with torch.no_grad():
         for layer in chosen:
             parts = parts_of(block_of(trace, layer, stream, "mixing_ratio"), variant)
-            own = parts.diagonal()
+            own = parts.kept()
             others = (parts.total() - own).norm(dim=-1)
             whole = others + own.norm(dim=-1)
             rows.append(as_numpy(others / whole.masked_fill(whole == 0, 1.0)))

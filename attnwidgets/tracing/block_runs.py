@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,12 @@ import torch
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
-from attnwidgets.tracing.borrow import borrowed, unwrap
-from attnwidgets.tracing.recorder import Call, forward_parameters, recording
+from attnwidgets.tracing.borrow import unwrap
+from attnwidgets.tracing.rerun import RecordedBlock, capture
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from torch import Tensor, nn
+    from torch import nn
 
     from attnwidgets.tracing.layouts import Layout
 
@@ -35,11 +32,10 @@ _lock = threading.RLock()
 
 @dataclass
 class _Kept:
-    """One block of one pass with the layouts that may describe it, or the one that does."""
+    """One block of one pass under every layout that may describe it, or under the one that does."""
 
-    block: Block
-    candidates: tuple[Layout, ...]
-    proved: bool = False
+    candidates: tuple[Block, ...]
+    proved: Block | None = None
 
 
 def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
@@ -48,46 +44,55 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
     Args:
         trace: What `aw.trace` returned.
         layer: Number of the layer, from 0.
-        stream: Name of the stream.
+        stream: Name of the stream; of "cross", the block as its cross-attention sees it.
         method: Who asks, for messages.
 
     Raises:
         UnsupportedModelError: If the block is not described, or does not compute what its description says.
-        ValueError: If the block returned NaN or infinite numbers; the message names the first layer that did.
+        ValueError: If a block returned NaN or infinite numbers; the message names the first that did.
     """
     with _lock:
         kept = _blocks(trace, stream, method)[layer]
-        if not kept.proved:
+        if kept.proved is None:
             with torch.no_grad():
-                kept.block = _prove(kept, layer, method)
-            kept.proved = True
-        return kept.block
+                found = _prove(kept.candidates, layer, method)
+                beyond = found.beyond if stream == "cross" else found
+            if beyond is None:
+                raise UnsupportedModelError(
+                    f"{method} is not available: no description of {type(found.module).__name__} names its "
+                    f"cross-attention. {WITHOUT}"
+                )
+            kept.proved = beyond
+        return kept.proved
 
 
-def _prove(kept: _Kept, layer: int, method: str) -> Block:
+def _prove(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
     """Return the block under the layout that recomputes its output best, if that is good enough."""
-    block = kept.block
-    known = _proved.get(block.module)
-    structure = _structure(block.module)
-    if known is not None and known[1] == structure and known[0] in kept.candidates:
-        return replace(block, layout=known[0])
-    tried = []
-    for layout in kept.candidates:
-        candidate = replace(block, layout=layout)
-        try:
-            tried.append((candidate.off(), candidate))
-        except (RuntimeError, TypeError, AttributeError):
-            # Modules of these names that take other arguments or shapes.
-            tried.append((float("inf"), candidate))
-    off, best = min(tried, key=lambda item: item[0])
+    module = candidates[0].module
+    known = _proved.get(module)
+    structure = _structure(module)
+    if known is not None and known[1] == structure:
+        again = next((block for block in candidates if block.layout == known[0]), None)
+        if again is not None:
+            return again
+    off, best = min(((_off(block), block) for block in candidates), key=lambda item: item[0])
     if not off <= 1:
         raise UnsupportedModelError(
-            f"{method} is not available: layer {layer}, {type(block.module).__name__}, does not compute what "
+            f"{method} is not available: layer {layer}, {type(module).__name__}, does not compute what "
             f"the description of {best.layout.family} says ({off:.3g} times the tolerance apart). If the "
             f"model was changed since it was traced, trace it again. {WITHOUT}"
         )
-    _proved[block.module] = (best.layout, structure)
+    _proved[module] = (best.layout, structure)
     return best
+
+
+def _off(block: Block) -> float:
+    """Return by how much a block's description misses its output; infinite where it cannot be followed."""
+    try:
+        return block.off()
+    except (RuntimeError, TypeError, ValueError, AttributeError):
+        # Modules of these names that take other arguments or shapes.
+        return float("inf")
 
 
 def _structure(block: nn.Module) -> tuple[Any, ...]:
@@ -111,14 +116,12 @@ def norms_last(trace: Any, stream: str, method: str) -> bool:
     Told from the descriptions where they agree; where a name leaves both open (OPT), the first block is
     proved.
     """
-    orders = {
-        layout.order == "post" for _, fits in _layouts(trace, stream, method)[:1] for layout, _, _ in fits
-    }
+    orders = {layout.order == "post" for fits in _layouts(trace, stream, method)[:1] for layout, _, _ in fits}
     return orders.pop() if len(orders) == 1 else block_of(trace, 0, stream, method).layout.order == "post"
 
 
-def _layouts(trace: Any, stream: str, method: str) -> list[tuple[str, list[Fit]]]:
-    """Return, layer by layer, the attention module's name and the layouts that fit around it."""
+def _layouts(trace: Any, stream: str, method: str) -> list[list[Fit]]:
+    """Return, layer by layer, the layouts that fit around the attention module."""
     if getattr(trace, "model", None) is None or not isinstance(trace, Trace):
         raise UnsupportedModelError(
             f"{method} needs the model, and these numbers were given without one; make a trace with "
@@ -132,15 +135,13 @@ def _layouts(trace: Any, stream: str, method: str) -> list[tuple[str, list[Fit]]
                 f"{method} is not available: {type(model).__name__} computes attention outside transformers' "
                 "attention interface, so its values are not known. attention and rollout still work."
             )
-        name = layer.call.name
-        fits = [] if stream == "cross" else list(fitting(model, name))
+        fits = list(fitting(model, layer.call.name))
         if not fits:
-            found_in = owner(model, name)
             raise UnsupportedModelError(
-                f"{method} is not available: the block {found_in} (stream {stream!r}) is not described. "
-                f"{WITHOUT}"
+                f"{method} is not available: the block {owner(model, layer.call.name)} (stream {stream!r}) "
+                f"is not described. {WITHOUT}"
             )
-        found.append((name, fits))
+        found.append(fits)
     return found
 
 
@@ -158,123 +159,51 @@ def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
         if kept is not None and stream in kept:
             return kept[stream]
         layouts = _layouts(trace, stream, method)
-        blocks = _rerun(trace, layouts, method, stream)
+        recorded = capture(trace, stream, method)
+        blocks = []
+        for number, (fits, block) in enumerate(zip(layouts, recorded.layers, strict=True)):
+            query, then = block.attention.query[0], trace.query_key(number, stream)[0]
+            if not (query - then).float().norm() <= tolerance(query.dtype) * then.float().norm():
+                raise UnsupportedModelError(
+                    f"{method} is not available: the model was changed since it was traced (layer {number} "
+                    "has other queries than then); trace it again."
+                )
+            blocks.append(_Kept(tuple(_viewed(recorded.model, fits, block, method))))
         _runs.setdefault(trace, {})[stream] = blocks
         return blocks
 
 
-@dataclass
-class _Seen:
-    """What is seen of one call of one block."""
+def _viewed(model: nn.Module, fits: list[Fit], recorded: RecordedBlock, method: str) -> list[Block]:
+    """Return a recorded block under every layout whose attentions are those that it called.
 
-    hidden: Tensor
-    values: Tensor | None = None
-    output: Tensor | None = None
-    call: int = -1
-    calls: int = 0
-
-
-class _Watch:
-    """Hooks around blocks and an edit that changes nothing: what each of their calls read and returned.
-
-    Args:
-        model: The model.
-        names: Names of the attention modules whose blocks are watched.
+    Raises:
+        UnsupportedModelError: If there is none: it attends more than once, or in another order.
     """
-
-    def __init__(self, model: nn.Module, names: Iterable[str]) -> None:
-        self.seen: dict[str, list[_Seen]] = {name: [] for name in names}
-        self._names = {id(model.get_submodule(name)): name for name in self.seen}
-        self._running: list[str] = []
-
-    def hook(self, name: str, block: nn.Module) -> Iterator[Any]:
-        """Hook a block and yield the handles."""
-
-        def before(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            given = args[0] if args else kwargs.get("hidden_states")
-            if isinstance(given, torch.Tensor):
-                self.seen[name].append(_Seen(given.detach()[0]))
-                self._running.append(name)
-
-        def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-            if self._running:
-                first = output if isinstance(output, torch.Tensor) else output[0]
-                self.seen[self._running.pop()][-1].output = first.detach()[0]
-
-        yield block.register_forward_pre_hook(before, with_kwargs=True)
-        yield block.register_forward_hook(after)
-
-    def keep(self, index: int, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the values of an attention call, and count the calls of its block."""
-        if self._running:
-            found = self.seen[self._running[-1]][-1]
-            found.calls += 1
-            if self._names.get(id(module)) == self._running[-1]:
-                found.values, found.call = value.detach()[0], index
-        return weights, value
-
-
-def _rerun(trace: Trace, layouts: Sequence[tuple[str, list[Fit]]], method: str, stream: str) -> list[_Kept]:
-    """Run the model on the trace's inputs and return its blocks in order (a shared block once per call)."""
-    model = unwrap(trace.model)
-    watch = _Watch(model, [name for name, _ in layouts])
-    options: dict[str, Any] = {"return_dict": True}
-    takes = forward_parameters(model)
-    if "use_cache" in takes:
-        options["use_cache"] = False
-    if "logits_to_keep" in takes:
-        options["logits_to_keep"] = 1  # the head's work is not needed
-    with ExitStack() as stack:
-        stack.enter_context(borrowed(model))
-        for name, fits in dict(layouts).items():
-            for handle in watch.hook(name, fits[0][2]):
-                stack.callback(handle.remove)
-        session = stack.enter_context(recording(model, (watch.keep,)))
-        model(**{**trace.inputs, **options})
-    turns = {name: iter(found) for name, found in watch.seen.items()}
-    blocks = [
-        _kept(model, fits, next(turns[name], None), session.calls, f"layer {number}", method)
-        for number, (name, fits) in enumerate(layouts)
-    ]
-    for number, kept in enumerate(blocks):
-        query, then = kept.block.call.query[0], trace.query_key(number, stream)[0]
-        if not (query - then).float().norm() <= tolerance(query.dtype) * then.float().norm():
-            raise UnsupportedModelError(
-                f"{method} is not available: the model was changed since it was traced (layer {number} has "
-                "other queries than then); trace it again."
+    dtype = tail_dtype(recorded.hidden.dtype)
+    called = [call.name for call in recorded.calls]
+    values = [tensor[0].to(dtype) for tensor in recorded.values]
+    found = []
+    for layout, name, module in fits:
+        paths = [layout.attention] + ([layout.cross.attention] if layout.cross else [])
+        names = [f"{name}.{path}".lstrip(".") for path in paths]
+        if called not in (names, names[:1]):
+            continue
+        crossed = len(called) == len(names) > 1
+        found.append(
+            Block(
+                model,
+                module,
+                layout if crossed else replace(layout, cross=None),
+                recorded.calls[0],
+                recorded.hidden[0].to(dtype),
+                values[0],
+                recorded.output[0].to(dtype),
+                (recorded.calls[1], values[1]) if crossed else None,
             )
-    return blocks
-
-
-def _kept(
-    model: nn.Module,
-    fits: list[Fit],
-    found: _Seen | None,
-    calls: Sequence[Call],
-    where: str,
-    method: str,
-) -> _Kept:
-    layout, _, module = fits[0]
-    if found is None or found.values is None or found.output is None or found.calls != 1:
-        several = found is not None and found.calls > 1
-        why = "it attends more than once" if several else "it is not called with its hidden states"
+        )
+    if not found:
         raise UnsupportedModelError(
-            f"{method} is not available: no description fits {type(module).__name__}, {why}. {WITHOUT}"
+            f"{method} is not available: no description fits {type(recorded.module).__name__}, which calls "
+            f"the attentions {', '.join(called)}. {WITHOUT}"
         )
-    if not found.output.isfinite().all():
-        raise ValueError(
-            f"{where} ({type(module).__name__}) is the first to return NaN or infinite numbers; look at the "
-            f"model's "
-            "weights and precision before explaining it."
-        )
-    dtype = tail_dtype(found.hidden.dtype)
-    block = Block(
-        model,
-        module,
-        layout,
-        calls[found.call],
-        found.hidden.to(dtype),
-        found.values.to(dtype),
-        found.output.to(dtype),
-    )
-    return _Kept(block, tuple(layout for layout, _, _ in fits))
+    return found

@@ -1,22 +1,22 @@
-"""Blocks of a model as algebra: what a description says, proved on the numbers of a real pass."""
+"""Blocks of models as algebra: what a description says, proved on the numbers of a real pass."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError, attention_weights, repeat_heads
 from attnwidgets.tracing.borrow import borrowed
 from attnwidgets.tracing.layouts import LAYOUTS, Layout
+from attnwidgets.tracing.modules import Norm, is_norm, read_affine, read_norm, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from attnwidgets.tracing.recorder import Call
 
@@ -40,104 +40,21 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 @dataclass(frozen=True)
-class Norm:
-    """LayerNorm or RMSNorm as gain * (x - mean) / deviation(x) + shift; RMSNorm has no mean.
-
-    Everything but the deviation is linear: with the deviation of a real x held fixed, parts that sum to x are
-    mapped to parts that sum to the normed x less `shift`.
-
-    Args:
-        gain: [dim].
-        shift: [dim], or None.
-        eps: Added to the variance.
-        centred: Whether the mean is subtracted.
-    """
-
-    gain: Tensor
-    shift: Tensor | None
-    eps: float
-    centred: bool
-
-    def deviation(self, x: Tensor) -> Tensor:
-        """Return sqrt(variance + eps) over the last axis [..., 1]; RMSNorm's mean square is not centred."""
-        centre = x - x.mean(-1, keepdim=True) if self.centred else x
-        return torch.sqrt(centre.square().mean(-1, keepdim=True) + self.eps)
-
-    def direct(self, parts: Tensor) -> Tensor:
-        """Return gain * (parts - mean): the norm's linear side, before the division."""
-        return self.gain * (parts - parts.mean(-1, keepdim=True) if self.centred else parts)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the norm of x."""
-        normed = self.direct(x) / self.deviation(x)
-        return normed if self.shift is None else normed + self.shift
-
-
-def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
-    """Return a module's norm in the dtype and on the device of `like`; None for one that does nothing."""
-    if isinstance(module, nn.Identity):
-        return None
-    weight = getattr(module, "weight", None)
-    shift = getattr(module, "bias", None)
-    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    if eps is None:
-        eps = torch.finfo(like.dtype if weight is None else weight.dtype).eps
-    centred = isinstance(module, nn.LayerNorm)
-    gain = like.new_ones(dim) if weight is None else weight.detach().to(like)
-    if not centred and weight is not None:
-        # Gemma keeps its gain less one. A norm of ones gives the gain: the module itself can say which it is.
-        ones = module(weight.new_ones(1, dim)).detach().to(like)[0]
-        if (ones - gain - 1).norm() < (ones - gain).norm():
-            gain = gain + 1
-    return Norm(gain, None if shift is None else shift.detach().to(like), float(eps), centred)
-
-
-def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return a projection's matrix [input, output] and bias in the dtype and on the device of `like`.
-
-    Plain layers are read; wrapped ones (adapters, quantised weights) are asked what they do to unit vectors.
-    """
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    plain = type(module) is nn.Linear or type(module).__name__ == "Conv1D"
-    if plain and weight is not None and weight.device.type != "meta":
-        matrix = weight.detach().to(like)
-        matrix = matrix.T if type(module) is nn.Linear else matrix
-        return matrix, None if bias is None else bias.detach().to(like)
-    parameter = next(module.parameters(), None)
-    dtype = like.dtype if parameter is None or not parameter.is_floating_point() else parameter.dtype
-    with torch.no_grad():
-        shift = module(torch.zeros(1, inputs, dtype=dtype, device=like.device)).to(like)[0]
-        matrix = module(torch.eye(inputs, dtype=dtype, device=like.device)).to(like) - shift
-    return matrix, shift
-
-
-def _run(module: nn.Module, x: Tensor) -> Tensor:
-    """Return what a module makes of x, in the precision of x: narrower weights are widened for the call."""
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    wider = {
-        name: tensor.to(x.dtype)
-        for name, tensor in tensors
-        if tensor.is_floating_point() and tensor.dtype != x.dtype
-    }
-    if wider:
-        widened: Tensor = torch.func.functional_call(module, wider, (x,))
-        return widened
-    made: Tensor = module(x)
-    return made
-
-
-@dataclass(frozen=True)
 class Block:
-    """One block in one recorded pass. Tensors are in `tail_dtype` of the model, on its device.
+    """One attention of one block in one recorded pass. Tensors are in the model's `tail_dtype`, on its device.
 
     Args:
         model: The model it belongs to.
         module: The block.
         layout: Its description, proved.
         call: Its attention call, of a batch of one.
-        hidden: Its input [token, dim].
-        values: [kv head, token, head dim].
-        output: What it returned [token, dim].
+        hidden: What that attention is added to [token, dim]: the block's input, or what its self-attention
+            made of it where this is its cross-attention.
+        values: [kv head, key, head dim].
+        output: What the block returned [token, dim].
+        cross: The call and the values of the cross-attention that stands between this attention and the MLP;
+            None where there is none.
+        crosses: Whether the keys are another sequence's.
     """
 
     model: nn.Module
@@ -147,6 +64,8 @@ class Block:
     hidden: Tensor
     values: Tensor
     output: Tensor
+    cross: tuple[Call, Tensor] | None = None
+    crosses: bool = False
 
     def part(self, path: str) -> nn.Module:
         """Return a module of the block by its path."""
@@ -171,6 +90,11 @@ class Block:
         """Number of query heads."""
         return self.call.query.shape[1]
 
+    @property
+    def own_key(self) -> int | None:
+        """Which key is the first query's own token, as 3 after a prefix of three; None in cross-attention."""
+        return None if self.crosses else self.call.key.shape[2] - self.call.query.shape[2]
+
     def weights(self) -> Tensor:
         """Return the attention weights [head, query, key], computed in the precision of the tail."""
         query, key = self.call.query.to(self.hidden.dtype), self.call.key.to(self.hidden.dtype)
@@ -178,19 +102,19 @@ class Block:
             return attention_weights(query, key, **self.call.settings)[0]
 
     def head_values(self) -> Tensor:
-        """Return the values [head, token, head dim], once for every query head that reads them."""
+        """Return the values [head, key, head dim], once for every query head that reads them."""
         return repeat_heads(self.values.unsqueeze(0), self.n_heads)[0]
 
     @cached_property
     def _after(self) -> tuple[Norm | None, Tensor | None]:
         """The norm or the scale [dim] that the attention's output passes before it is added."""
-        if not self.layout.after:
+        path = self.layout.after
+        if not path:
             return None, None
-        module = self.part(self.layout.after)
-        if getattr(module, "eps", getattr(module, "variance_epsilon", None)) is not None:
-            return self.norm(self.layout.after), None
-        with torch.no_grad():
-            return None, _run(module, torch.ones_like(self.hidden[:1]))[0]
+        step = resolved(self.module, path)
+        if is_norm(step):
+            return self.norm(path), None
+        return None, run(step, torch.ones_like(self.hidden[:1]))[0]
 
     @property
     def projection(self) -> tuple[Tensor, Tensor | None]:
@@ -198,7 +122,7 @@ class Block:
         return read_affine(self.part(self.layout.out), self.n_heads * self.values.shape[-1], self.hidden)
 
     def attended(self) -> Tensor:
-        """Return the attention's output [token, dim] after W_O and its bias, before `after`."""
+        """Return the attention's output [query, dim] after W_O and its bias, before `after`."""
         mixed = torch.matmul(self.weights(), self.head_values())
         matrix, bias = self.projection
         joined = mixed.transpose(0, 1).flatten(1) @ matrix
@@ -207,7 +131,7 @@ class Block:
     def branch(self) -> tuple[Tensor, Tensor, Tensor]:
         """The attention's side as a linear map of the values, the statistics of `after` held fixed.
 
-        matrix [head, head dim, dim], row [token] and bias [token, dim], so that what the attention adds to
+        matrix [head, head dim, dim], row [query] and bias [query, dim], so that what the attention adds to
         token i is row_i * sum_j sum_h A^h_ij v^h_j matrix^h + bias_i.
         """
         matrix, bias = self.projection
@@ -225,14 +149,33 @@ class Block:
 
     @cached_property
     def middle(self) -> Tensor:
-        """Return z [token, dim], the input with what attention adds; norm 1 of a post-norm block follows."""
+        """Return z [token, dim], the state with what attention adds; norm 1 of a post-norm block follows."""
         matrix, row, bias = self.branch()
         mixed = torch.matmul(self.weights(), self.head_values())
         return self.hidden + row[:, None] * torch.einsum("htv,hvd->td", mixed, matrix) + bias
 
     @cached_property
+    def beyond(self) -> Block | None:
+        """The block as its cross-attention sees it, which follows on this attention; None where none does."""
+        if self.cross is None:
+            return None
+        call, values = self.cross
+        post = self.layout.order == "post" and self.norm1 is not None
+        return replace(
+            self,
+            layout=self.layout.crossing,
+            call=call,
+            values=values,
+            hidden=self.norm1(self.middle) if post and self.norm1 is not None else self.middle,
+            cross=None,
+            crosses=True,
+        )
+
+    @cached_property
     def last(self) -> Tensor:
         """What the block returns [token, dim], before norm 2 where that comes last."""
+        if self.beyond is not None:
+            return self.beyond.last
         if self.layout.order == "post":
             start = self.norm1(self.middle) if self.norm1 is not None else self.middle
             return start + self._feed(start)
@@ -242,9 +185,16 @@ class Block:
     def _feed(self, x: Tensor) -> Tensor:
         # Some of these modules hold dropout: the model is borrowed, for they may be in training mode.
         with borrowed(self.model):
-            for path in self.layout.mlp:
-                x = _run(self.part(path), x)
-        return x
+            return self.through(self.layout.mlp, x)
+
+    def through(self, paths: Iterable[str], states: Tensor) -> Tensor:
+        """Return states [row, dim] after some steps of the block, in their own precision.
+
+        The model is to be held by `borrowed` meanwhile.
+        """
+        for path in filter(None, paths):
+            states = run(resolved(self.module, path), states)
+        return states
 
     def recomputed(self) -> Tensor:
         """Return the block's output [token, dim] as the description says it comes about."""
@@ -273,8 +223,8 @@ class Block:
             UnsupportedModelError: If the values do not come about that way.
         """
         dim, layout = self.hidden.shape[-1], self.layout
-        kv, _, size = self.values.shape
-        if not layout.value:
+        kv, keys, size = self.values.shape
+        if not layout.value or keys != len(self.hidden) or self.crosses:
             raise UnsupportedModelError(
                 f"the value projection of {type(self.module).__name__} is not known. {WITHOUT}"
             )
@@ -298,19 +248,38 @@ class Block:
 
 
 def fitting(model: nn.Module, name: str) -> Iterator[tuple[Layout, str, nn.Module]]:
-    """Yield the layouts that fit around an attention module, with the block's name and the block."""
+    """Yield the layouts that fit around an attention module, with the block's name and the block.
+
+    A layout fits around its self-attention and around its cross-attention; where a block has none, the layout
+    that is yielded has none either.
+    """
     for layout in LAYOUTS:
-        if name != layout.attention and not name.endswith("." + layout.attention):
-            continue
-        block_name = name[: -len(layout.attention)].rstrip(".")
-        block = model.get_submodule(block_name)
-        if all(_holds(block, path) for path in layout.paths):
-            yield layout, block_name, block
+        for path in (layout.attention, layout.cross.attention if layout.cross else ""):
+            if not path or not f".{name}".endswith(f".{path}"):
+                continue
+            block_name = name[: -len(path)].rstrip(".")
+            block = model.get_submodule(block_name)
+            if not all(_holds(block, part) for part in layout.paths):
+                continue
+            crossed = layout.cross is not None and all(_holds(block, part) for part in layout.cross.paths)
+            yield layout if crossed else replace(layout, cross=None), block_name, block
+
+
+def resolved(block: nn.Module, path: str) -> Any:
+    """Return what a path names in a block: a module, a vector or a number that scales, or None.
+
+    Raises:
+        AttributeError: Where there is no such thing.
+    """
+    found: Any = block
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
 
 
 def _holds(block: nn.Module, path: str) -> bool:
     try:
-        block.get_submodule(path)
+        resolved(block, path)
     except AttributeError:
         return False
     return True

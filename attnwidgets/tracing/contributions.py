@@ -1,9 +1,9 @@
 """What every token gives to every other in a block, as vectors that are never all held at once.
 
 The vector from token j to token i is row_i * sum_h A^h_ij u^h_j with u^h_j = v^h_j matrix^h, and the residual
-connection on the diagonal. Heads are summed before anything is measured. Lengths come from the Gram matrices
-of the u^h_j of one token j, head by head: |sum_h a_h u_h|^2 = a^T G a. Nothing of size [query, key, dim] is
-made for them.
+connection on the diagonal; in cross-attention it belongs to no key. Heads are summed before anything is
+measured. Lengths come from the Gram matrices of the u^h_j of one token j, head by head:
+|sum_h a_h u_h|^2 = a^T G a. Nothing of size [query, key, dim] is made for them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
+
+from attnwidgets.tracing.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +38,9 @@ class Parts:
         values: v [head, key, head dim].
         matrix: From a head's values to the stage's vectors [head, head dim, dim].
         row: Factor of every query's vectors [query].
-        own: What the residual connection adds to the diagonal [query, dim], at this stage; None for nothing.
+        own: What the residual connection adds [query, dim], at this stage; None for nothing.
+        own_key: Which key is the first query's own token, to whose vector `own` belongs (the second query's
+            is the next); None where the keys are another sequence's, and `own` is of none of them.
         reference: What the parts add up to with biases [query, dim], where the stage is one of the model's
             states.
         causal: Whether no query reads a later key.
@@ -47,6 +51,7 @@ class Parts:
     matrix: Tensor
     row: Tensor
     own: Tensor | None
+    own_key: int | None
     reference: Tensor | None
     causal: bool
 
@@ -82,8 +87,8 @@ class Parts:
             square = (torch.bmm(a, gram) * a).sum(-1)
             found[queries, keys] = square.clamp_(min=0).sqrt_().T
         found *= self.row.to(exact).double()[:, None]
-        if self.own is not None:
-            found.diagonal().copy_(self.diagonal().to(exact).double().norm(dim=-1))
+        if self.own is not None and self.own_key is not None:
+            found.diagonal(self.own_key).copy_(self.kept().to(exact).double().norm(dim=-1))
         return found
 
     def head_norms(self) -> Tensor:
@@ -93,10 +98,13 @@ class Parts:
         )  # [head, key], one head's vectors at a time
         return self.weights * lengths[:, None] * self.row[:, None]
 
-    def diagonal(self) -> Tensor:
-        """Return the vector of every token to itself [query, dim], with the residual connection."""
-        weights = self.weights.diagonal(dim1=1, dim2=2)
-        mixed = torch.einsum("hi,hiv,hvd->id", weights, self.values, self.matrix) * self.row[:, None]
+    def kept(self) -> Tensor:
+        """Return what every token keeps of itself [query, dim]: its vector to itself, with the residual."""
+        if self.own_key is None:
+            return self.own if self.own is not None else self.row.new_zeros(len(self.row), self.dim)
+        weights = self.weights.diagonal(self.own_key, dim1=1, dim2=2)
+        values = self.values[:, self.own_key :]
+        mixed = torch.einsum("hi,hiv,hvd->id", weights, values, self.matrix) * self.row[:, None]
         return mixed if self.own is None else mixed + self.own
 
     def total(self) -> Tensor:
@@ -130,16 +138,27 @@ class Parts:
             a = scaled[:, queries, keys].permute(2, 1, 0)
             count, rows = a.shape[:2]
             apart = torch.baddbmm(to[queries].expand(count, rows, -1), a, self.sources(keys), beta=-1)
-            if self.own is not None:
-                places = torch.arange(count, device=to.device)
-                first = keys.start - (queries.start or 0)
-                apart[places, places + first] += self.own[keys]
+            if self.own is not None and self.own_key is not None:
+                tokens = torch.arange(count, device=to.device) + keys.start - self.own_key
+                places = (tokens >= 0).nonzero()[:, 0]
+                tokens = tokens[places]
+                apart[places, tokens - (queries.start or 0)] += self.own[tokens]
             if shift:
                 apart += shift
             found[queries, keys] = _nearer(to[queries], apart, power).T
+        return torch.where(self.unread(), nothing[:, None], found)
+
+    def own_nearness(self, to: Tensor, power: int, *, shift: float = 0.0) -> Tensor:
+        """Return the same of the residual connection alone [query]."""
+        own = torch.zeros_like(to) if self.own is None else self.own
+        return _nearer(to, own - to + shift, power)
+
+    def unread(self) -> Tensor:
+        """Return whether a query gets nothing at all of a key [query, key]: it reads it in no head."""
         unread = ~self.weights.any(0)
-        unread.fill_diagonal_(fill_value=False)
-        return torch.where(unread, nothing[:, None], found)
+        if self.own_key is not None:
+            unread.diagonal(self.own_key).zero_()
+        return unread
 
 
 def _nearer(to: Tensor, apart: Tensor, power: int) -> Tensor:
@@ -168,11 +187,19 @@ def parts_of(block: Block, stage: Stage) -> Parts:
             is given the statistics of the real states, the feed-forward layer between them left out. Blocks
             that norm before they mix have no norm there, and both are "res".
 
+    Raises:
+        UnsupportedModelError: For "enc" of a post-norm block that has a cross-attention between its norms.
+
     Returns:
         Parts whose `reference` is the state they add up to, less biases: none for "attn"; the sum before
         norm 1 for "res"; norm 1's output for "res_ln"; the block's output for "enc" of a post-norm block,
         from which they differ by the feed-forward layer as well.
     """
+    if block.cross is not None and block.layout.order == "post" and stage == "enc":
+        raise UnsupportedModelError(
+            f"the vectors after {type(block.module).__name__} are not known at its norm 2: between the two "
+            "norms stand a cross-attention and a norm of its own; take them after norm 1."
+        )
     weights = block.weights()
     matrix, row, _ = block.branch()
     own = None if stage == "attn" else block.hidden
@@ -190,5 +217,6 @@ def parts_of(block: Block, stage: Stage) -> Parts:
         matrix, row = norm.direct(matrix), row / deviation[:, 0]
         own = None if own is None else norm.direct(own) / deviation
         reference = norm(state)
-    causal = not bool(torch.triu(weights, diagonal=1).any())
-    return Parts(weights, block.head_values(), matrix, row, own, reference, causal)
+    # A prefix of keys comes before all tokens, and is none of them.
+    causal = block.own_key == 0 and not bool(torch.triu(weights, diagonal=1).any())
+    return Parts(weights, block.head_values(), matrix, row, own, block.own_key, reference, causal)

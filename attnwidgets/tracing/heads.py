@@ -14,8 +14,9 @@ import torch
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.block_runs import block_of
-from attnwidgets.tracing.blocks import Norm, tolerance
+from attnwidgets.tracing.blocks import tolerance
 from attnwidgets.tracing.borrow import borrowed, unwrap
+from attnwidgets.tracing.modules import Norm
 from attnwidgets.tracing.steps import FUNCTIONS, Affine, Pointwise, Scale, Step, read_steps
 
 if TYPE_CHECKING:

@@ -7,8 +7,28 @@ architecture is refused and never trusted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """Where a block's cross-attention is: between its self-attention and its MLP, normed in the same order.
+
+    Args:
+        attention: The module that calls the attention function.
+        out: Its output projection.
+        norm: The norm of its side.
+    """
+
+    attention: str
+    out: str
+    norm: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every module that must be there."""
+        return (self.attention, self.out, self.norm)
 
 
 @dataclass(frozen=True)
@@ -20,6 +40,8 @@ class Layout:
         post      h = norm1(x + att(x));      output = norm2(h + f(h))
         pre       z = x + att(norm1(x));      output = z + f(norm2(z))
         parallel  output = x + att(norm1(x)) + f(norm2(x))
+
+    A step may also be a vector or a number of the block, which scales (BEiT, Granite), or None.
 
     Args:
         family: Name for people.
@@ -33,6 +55,7 @@ class Layout:
         fused: How `value` also holds queries and keys: "" (it does not), "thirds" (queries, keys, values),
             "heads" (query, key and value of a head side by side).
         after: Norm or scale of the attention's output before it is added (Gemma 2, DINOv2); "" for none.
+        cross: The block's cross-attention, in the blocks that have one.
     """
 
     family: str
@@ -45,18 +68,50 @@ class Layout:
     value: str = ""
     fused: Literal["", "thirds", "heads"] = ""
     after: str = ""
+    cross: CrossAttention | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every module that must be there."""
+        """Every module that must be there, but for a cross-attention."""
         named = (self.attention, self.out, self.norm1, self.norm2, *self.mlp, self.value, self.after)
         return tuple(path for path in named if path)
 
+    @property
+    def crossing(self) -> Layout:
+        """The same block from its cross-attention on, as a block of that attention."""
+        if self.cross is None:
+            raise ValueError(f"blocks of {self.family} have no cross-attention")
+        cross = self.cross
+        return replace(
+            self,
+            attention=cross.attention,
+            out=cross.out,
+            norm1=cross.norm,
+            value="",
+            fused="",
+            after="",
+            cross=None,
+        )
 
+
+_BERT_CROSS = CrossAttention(
+    "crossattention.self", "crossattention.output.dense", "crossattention.output.LayerNorm"
+)
+_BERT: dict[str, Any] = {
+    "attention": "attention.self",
+    "out": "attention.output.dense",
+    "value": "attention.self.value",
+}
+_BERT_MLP = ("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense")
 _BART: dict[str, Any] = {"attention": "self_attn", "out": "self_attn.out_proj", "value": "self_attn.v_proj"}
-_BART_NORMS: dict[str, Any] = {"norm1": "self_attn_layer_norm", "norm2": "final_layer_norm"}
-_FC = ("fc1", "activation_fn", "fc2")
+_BART_DECODER: dict[str, Any] = {
+    "norm1": "self_attn_layer_norm",
+    "norm2": "final_layer_norm",
+    "mlp": ("fc1", "activation_fn", "fc2"),
+    "cross": CrossAttention("encoder_attn", "encoder_attn.out_proj", "encoder_attn_layer_norm"),
+}
 _LLAMA: dict[str, Any] = {"attention": "self_attn", "out": "self_attn.o_proj", "value": "self_attn.v_proj"}
+_LLAMA_NORMS: dict[str, Any] = {"norm1": "input_layernorm", "norm2": "post_attention_layernorm"}
 _NEOX: dict[str, Any] = {
     "attention": "attention",
     "out": "attention.dense",
@@ -65,7 +120,15 @@ _NEOX: dict[str, Any] = {
     "mlp": ("mlp",),
     "value": "attention.query_key_value",
 }
+_T5: dict[str, Any] = {
+    "attention": "layer.0.SelfAttention",
+    "out": "layer.0.SelfAttention.o",
+    "norm1": "layer.0.layer_norm",
+    "value": "layer.0.SelfAttention.v",
+}
+_T5_CROSS = CrossAttention("layer.1.EncDecAttention", "layer.1.EncDecAttention.o", "layer.1.layer_norm")
 _VIT: dict[str, Any] = {"attention": "attention", "out": "attention.o_proj", "value": "attention.v_proj"}
+_VIT_NORMS: dict[str, Any] = {"norm1": "layernorm_before", "norm2": "layernorm_after"}
 _WAV2VEC2: dict[str, Any] = {
     "attention": "attention",
     "out": "attention.out_proj",
@@ -84,12 +147,35 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         "BERT, RoBERTa, ELECTRA",
         "post",
-        attention="attention.self",
-        out="attention.output.dense",
         norm1="attention.output.LayerNorm",
         norm2="output.LayerNorm",
-        mlp=("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
-        value="attention.self.value",
+        mlp=_BERT_MLP,
+        cross=_BERT_CROSS,
+        **_BERT,
+    ),
+    Layout(
+        "RoBERTa-PreLayerNorm",
+        "pre",
+        norm1="attention.LayerNorm",
+        norm2="intermediate.LayerNorm",
+        mlp=_BERT_MLP,
+        **_BERT,
+    ),
+    Layout(
+        "ESM",
+        "pre",
+        norm1="attention.LayerNorm",
+        norm2="LayerNorm",
+        mlp=("intermediate", "output.dense"),
+        **_BERT,
+    ),
+    Layout(
+        "XLM-RoBERTa-XL",
+        "pre",
+        norm1="attention.self_attn_layer_norm",
+        norm2="LayerNorm",
+        mlp=_BERT_MLP,
+        **_BERT,
     ),
     Layout(
         "DistilBERT",
@@ -123,6 +209,24 @@ LAYOUTS: tuple[Layout, ...] = (
         fused="thirds",
     ),
     Layout(
+        "ModernBERT decoder",
+        "pre",
+        attention="attn",
+        out="attn.Wo",
+        norm1="attn_norm",
+        norm2="mlp_norm",
+        mlp=("mlp",),
+        value="attn.v_proj",
+    ),
+    Layout(
+        "Nomic BERT, GTE, Jina",
+        "post",
+        norm1="post_attention_layernorm",
+        norm2="post_mlp_layernorm",
+        mlp=("mlp",),
+        **_LLAMA,
+    ),
+    Layout(
         "GPT-2",
         "pre",
         attention="attn",
@@ -132,11 +236,12 @@ LAYOUTS: tuple[Layout, ...] = (
         mlp=("mlp.c_fc", "mlp.act", "mlp.c_proj"),
         value="attn.c_attn",
         fused="thirds",
+        cross=CrossAttention("crossattention", "crossattention.c_proj", "ln_cross_attn"),
     ),
     Layout("GPT-NeoX", "parallel", fused="heads", **_NEOX),
     Layout("GPT-NeoX (sequential)", "pre", fused="heads", **_NEOX),
-    Layout("OPT; encoders of Whisper and BART", "pre", mlp=_FC, **_BART, **_BART_NORMS),
-    Layout("OPT-350m; encoders of Marian and BART", "post", mlp=_FC, **_BART, **_BART_NORMS),
+    Layout("OPT, Whisper, mBART, Pegasus, M2M100", "pre", **_BART, **_BART_DECODER),
+    Layout("OPT-350m, BART, Marian", "post", **_BART, **_BART_DECODER),
     Layout(
         "Gemma 2 and 3",
         "pre",
@@ -156,10 +261,73 @@ LAYOUTS: tuple[Layout, ...] = (
         **_LLAMA,
     ),
     Layout(
-        "Llama, Mistral, Qwen, SmolLM, Gemma",
+        "GLM-4",
+        "pre",
+        mlp=("mlp", "post_mlp_layernorm"),
+        after="post_self_attn_layernorm",
+        **_LLAMA,
+        **_LLAMA_NORMS,
+    ),
+    Layout(
+        "AFMoE",
         "pre",
         norm1="input_layernorm",
-        norm2="post_attention_layernorm",
+        norm2="pre_mlp_layernorm",
+        mlp=("mlp", "post_mlp_layernorm"),
+        after="post_attention_layernorm",
+        **_LLAMA,
+    ),
+    Layout(
+        "Granite",
+        "pre",
+        mlp=("mlp", "residual_multiplier"),
+        after="residual_multiplier",
+        **_LLAMA,
+        **_LLAMA_NORMS,
+    ),
+    Layout(
+        "Granite MoE",
+        "pre",
+        mlp=("block_sparse_moe", "residual_multiplier"),
+        after="residual_multiplier",
+        **_LLAMA,
+        **_LLAMA_NORMS,
+    ),
+    Layout("Llama, Mistral, Qwen, SmolLM, Gemma, Mixtral", "pre", mlp=("mlp",), **_LLAMA, **_LLAMA_NORMS),
+    Layout("Llama 4", "pre", mlp=("feed_forward",), **_LLAMA, **_LLAMA_NORMS),
+    Layout(
+        "Phi-3",
+        "pre",
+        attention="self_attn",
+        out="self_attn.o_proj",
+        mlp=("mlp",),
+        value="self_attn.qkv_proj",
+        fused="thirds",
+        **_LLAMA_NORMS,
+    ),
+    Layout(
+        "Persimmon",
+        "pre",
+        attention="self_attn",
+        out="self_attn.dense",
+        mlp=("mlp",),
+        value="self_attn.query_key_value",
+        fused="heads",
+        **_LLAMA_NORMS,
+    ),
+    Layout(
+        "Apertus",
+        "pre",
+        norm1="attention_layernorm",
+        norm2="feedforward_layernorm",
+        mlp=("mlp",),
+        **_LLAMA,
+    ),
+    Layout(
+        "VaultGemma",
+        "pre",
+        norm1="input_layernorm",
+        norm2="pre_feedforward_layernorm",
         mlp=("mlp",),
         **_LLAMA,
     ),
@@ -174,15 +342,23 @@ LAYOUTS: tuple[Layout, ...] = (
         mlp=("mlp",),
         value="self_attn.v_proj",
     ),
+    Layout("T5 encoder", "pre", norm2="layer.1.layer_norm", mlp=("layer.1.DenseReluDense",), **_T5),
     Layout(
-        "T5 encoder",
+        "T5 decoder",
         "pre",
-        attention="layer.0.SelfAttention",
-        out="layer.0.SelfAttention.o",
-        norm1="layer.0.layer_norm",
-        norm2="layer.1.layer_norm",
-        mlp=("layer.1.DenseReluDense",),
-        value="layer.0.SelfAttention.v",
+        norm2="layer.2.layer_norm",
+        mlp=("layer.2.DenseReluDense",),
+        cross=_T5_CROSS,
+        **_T5,
+    ),
+    Layout("Switch Transformers encoder", "pre", norm2="layer.1.layer_norm", mlp=("layer.1.mlp",), **_T5),
+    Layout(
+        "Switch Transformers decoder",
+        "pre",
+        norm2="layer.2.layer_norm",
+        mlp=("layer.2.mlp",),
+        cross=_T5_CROSS,
+        **_T5,
     ),
     Layout(
         "DINOv2",
@@ -193,8 +369,39 @@ LAYOUTS: tuple[Layout, ...] = (
         after="layer_scale1",
         **_VIT,
     ),
-    Layout("ViT", "pre", norm1="layernorm_before", norm2="layernorm_after", mlp=("mlp",), **_VIT),
-    Layout("CLIP", "pre", norm1="layer_norm1", norm2="layer_norm2", mlp=("mlp",), **_BART),
-    Layout("wav2vec 2.0", "post", **_WAV2VEC2),
+    Layout("BEiT", "pre", mlp=("mlp", "lambda_2"), after="lambda_1", **_VIT, **_VIT_NORMS),
+    Layout("ViT, DeiT, I-JEPA", "pre", mlp=("mlp",), **_VIT, **_VIT_NORMS),
+    Layout(
+        "YOLOS, DPT",
+        "pre",
+        attention="attention.attention",
+        out="attention.output.dense",
+        mlp=("intermediate", "output.dense"),
+        value="attention.attention.value",
+        **_VIT_NORMS,
+    ),
+    Layout(
+        "InternVL vision",
+        "pre",
+        attention="attention",
+        out="attention.projection_layer",
+        mlp=("mlp", "lambda_2"),
+        after="lambda_1",
+        value="attention.v_proj",
+        **_VIT_NORMS,
+    ),
+    Layout(
+        "AIMv2",
+        "pre",
+        attention="attention",
+        out="attention.out_proj",
+        norm1="rms_norm1",
+        norm2="rms_norm2",
+        mlp=("ffn",),
+        value="attention.v_proj",
+    ),
+    Layout("CLIP, SigLIP", "pre", norm1="layer_norm1", norm2="layer_norm2", mlp=("mlp",), **_BART),
+    Layout("Pixtral", "pre", norm1="attention_norm", norm2="ffn_norm", mlp=("feed_forward",), **_VIT),
+    Layout("wav2vec 2.0, HuBERT", "post", **_WAV2VEC2),
     Layout("wav2vec 2.0 (stable norm)", "pre", **_WAV2VEC2),
 )

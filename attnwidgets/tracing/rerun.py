@@ -23,10 +23,10 @@ from attnwidgets.tracing.trace import RecordedLayer, Trace
 from attnwidgets.tracing.watching import HIDDEN_DIMS, is_cache, is_hidden, watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from attnwidgets.tracing.recorder import Call
-    from attnwidgets.tracing.watching import Invocation
+    from attnwidgets.tracing.watching import Invocation, Watch
 
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -61,8 +61,8 @@ class RecordedBlock:
         kwargs: Its keywords.
         output: What it returned first, [1, query, width].
         call: Which of the attention calls it makes is the stream's.
-        attention: That call.
-        values: Its values [1, kv head, key, head dim].
+        calls: All attention calls it makes, in order.
+        values: The values of each [1, kv head, key, head dim].
     """
 
     name: str
@@ -71,8 +71,13 @@ class RecordedBlock:
     kwargs: dict[str, Any]
     output: Tensor
     call: int
-    attention: Call
-    values: Tensor
+    calls: tuple[Call, ...]
+    values: tuple[Tensor, ...]
+
+    @property
+    def attention(self) -> Call:
+        """The stream's attention call."""
+        return self.calls[self.call]
 
     @property
     def hidden(self) -> Tensor:
@@ -186,27 +191,28 @@ def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
         raise UnsupportedModelError(f"{purpose} calls blocks again, which cannot be done here: {why}")
     model = unwrap(trace.model)
     options: dict[str, Any] = {"return_dict": True}
-    if "use_cache" in forward_parameters(model):
+    takes = forward_parameters(model)
+    if "use_cache" in takes:
         options["use_cache"] = False
+    if "logits_to_keep" in takes:
+        options["logits_to_keep"] = 1  # the head's work is not needed
     with borrowed(model), watching(model) as watch:
         with recording(model, [watch.attention]) as session:
-            model(**trace.inputs, **options)
+            model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
-    own = _matching([layer.call.name for layer in recorded], [call.name for call in calls], purpose)
     modules = {id(module): name for name, module in model.named_modules()}
+    # What breaks in an encoder breaks every layer that reads it, and is to be looked for there.
+    for feeding in ["encoder"] if stream in ("decoder", "cross") and "encoder" in trace.streams else []:
+        _require_finite(_invocations(trace, feeding, calls, watch, purpose), modules, feeding)
+    found = _invocations(trace, stream, calls, watch, purpose)
+    _require_finite(found, modules, stream)
     blocks = []
-    for layer, call in enumerate(own):
-        found = watch.block_of(call, set(own), purpose)
-        name = modules[id(found.module)]
-        output = _output_of(found, len(trace.axes(stream)[0]), name, purpose)
-        if not bool(torch.isfinite(output).all()):
-            raise ValueError(
-                f"the output of layer {layer} ({name}) of stream {stream!r} holds NaN or infinite values, "
-                "and it is the first that does; check the model or its dtype before explaining it"
-            )
-        place = found.calls.index(call)
-        given = (found.module, found.args, found.kwargs)
-        blocks.append(RecordedBlock(name, *given, output, place, calls[call], watch.values[call]))
+    for one, call in found:
+        name = modules[id(one.module)]
+        output = _output_of(one, len(trace.axes(stream)[0]), name, purpose)
+        given = (one.module, one.args, one.kwargs, output, one.calls.index(call))
+        made = (tuple(calls[index] for index in one.calls), tuple(watch.values[i] for i in one.calls))
+        blocks.append(RecordedBlock(name, *given, *made))
     norm = watch.norm_after(blocks[-1].output)
     return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stream), len(trace.axes(stream)[1]))
 
@@ -235,6 +241,33 @@ def first_tensor(output: Any) -> Tensor:
     if not isinstance(output, Tensor):
         raise UnsupportedModelError(f"a block returned {type(output).__name__}, not hidden states")
     return output
+
+
+def _invocations(
+    trace: Trace, stream: str, calls: Sequence[Call], watch: Watch, purpose: str
+) -> list[tuple[Invocation, int]]:
+    """Return a stream's blocks in order as they were called, each with the stream's attention call in it."""
+    layers = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
+    own = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
+    return [(watch.block_of(call, set(own), purpose), call) for call in own]
+
+
+def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, str], stream: str) -> None:
+    """Raise where a block returned NaN or infinite values; the message names the first."""
+    for layer, (invocation, _) in enumerate(found):
+        if bool(torch.isfinite(first_tensor(invocation.output)).all()):
+            continue
+        where = f"layer {layer} ({modules[id(invocation.module)]}) of stream {stream!r}"
+        read = [value for value in (*invocation.args, *invocation.kwargs.values()) if is_hidden(value)]
+        if layer == 0 and read and not bool(torch.isfinite(read[0]).all()):
+            raise ValueError(
+                f"what {where} reads holds NaN or infinite values already, so that no layer is the first; "
+                "check the model's embeddings and its input before explaining it"
+            )
+        raise ValueError(
+            f"{where} is the first to return NaN or infinite values; check the model's weights and "
+            "precision before explaining it"
+        )
 
 
 def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:

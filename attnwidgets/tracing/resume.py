@@ -68,16 +68,7 @@ class Resumed:
 
     def _through(self, paths: Sequence[str], states: Tensor) -> Tensor:
         """Return states [row, width] after some modules of the block, half-precision weights widened."""
-        for path in filter(None, paths):
-            module = self._block.part(path)
-            tensors = [*module.named_parameters(), *module.named_buffers()]
-            wide = {
-                name: tensor.to(states.dtype)
-                for name, tensor in tensors
-                if tensor.is_floating_point() and tensor.dtype != states.dtype
-            }
-            states = torch.func.functional_call(module, wide, (states,)) if wide else module(states)
-        return states
+        return self._block.through(paths, states)
 
 
 def resume(blocks: RecordedBlocks, layer: int) -> Resumed | None:
@@ -87,9 +78,10 @@ def resume(blocks: RecordedBlocks, layer: int) -> Resumed | None:
     """
     recorded = blocks.layers[layer]
     dtype = tail_dtype(recorded.output.dtype)
-    states = [tensor[0].to(dtype) for tensor in (recorded.hidden, recorded.values, recorded.output)]
+    given = (recorded.hidden, recorded.values[recorded.call], recorded.output)
+    hidden, values, output = (tensor[0].to(dtype) for tensor in given)
     for layout, _, module in fitting(blocks.model, recorded.attention.name):
-        block = Block(blocks.model, module, layout, recorded.attention, *states)
+        block = Block(blocks.model, module, layout, recorded.attention, hidden, values, output)
         try:
             if block.off() <= 1:
                 return Resumed(block)

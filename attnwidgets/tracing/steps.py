@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.blocks import Norm, read_affine, read_norm
+from attnwidgets.tracing.modules import Norm, read_affine, read_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -80,7 +80,10 @@ class Watch:
             return alone[0]
         if len(alone) > 2:  # noqa: PLR2004 - a model, a block and its attention
             return alone[-2]
-        raise UnsupportedModelError(f"{purpose} found no block around attention call {call}")
+        raise UnsupportedModelError(
+            f"{purpose} is not available: no part of the model calls attention {call} and no other of its "
+            "stream, so that there is no block to look at"
+        )
 
     def norm_after(self, output: Tensor) -> nn.Module | None:
         """Return the norm outside all blocks that read `output`, the same memory."""

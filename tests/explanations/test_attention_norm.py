@@ -146,6 +146,11 @@ def test_wrong_options_name_what_is_taken() -> None:
     with pytest.raises(TypeError, match="Did you mean 'variant'"):
         explain(found, "attention_norm", varian="res")
     cross = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, IDS)
-    with pytest.raises(ValueError, match=r"attends to itself; pass stream='encoder' or 'decoder'"):
-        attention_norm(cross, stream="cross")
+    for stream in ("decoder", "cross"):
+        with pytest.raises(
+            ValueError,
+            match=rf"attention_norm 'enc' is of blocks of one attention .* {stream!r} also read another "
+            "sequence; pass stream='encoder'",
+        ):
+            attention_norm(cross, "enc", stream=stream)
     assert attention_norm(cross, "res_ln").stream == "encoder"

@@ -20,46 +20,38 @@ from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.recorder import recording
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
+from tests.tracing.families import FAMILIES, IDS, MORE
 
-IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
-FAMILIES = {**tiny.TEXT, **tiny.IMAGE, "wav2vec 2.0": tiny.wav2vec2}
-CAUSAL = {"GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3", "Gemma 2", "Gemma 3"}
-# RMSNorm is written in float32 in these models, whatever their weights are.
-SINGLE = {"Llama", "Qwen3", "Gemma 2", "Gemma 3"}
-
-
-def lively(model: Any, dtype: torch.dtype = torch.float64) -> Any:
-    """Shake a model's weights: fresh ones have zero biases and unit gains, which hide mistakes."""
-    generator = torch.Generator().manual_seed(1)
-    for parameter in model.parameters():
-        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return model.to(dtype)
+CAUSAL = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3", "Gemma 2", "Gemma 3", "Cohere", "Granite", "Mixtral")
 
 
 def make(family: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
     """Return a shaken tiny model and its trace."""
-    model = lively(tiny.build(FAMILIES[family]), dtype)
-    generator = torch.Generator().manual_seed(2)
-    if family in tiny.IMAGE:
-        side = 24 if family == "ViT" else 28
-        return model, trace(model, None, image=torch.randn(3, side, side, generator=generator))
-    if family == "wav2vec 2.0":
-        return model, trace(model, None, audio=torch.randn(400, generator=generator))
-    return model, trace(model, None, IDS)
+    found = FAMILIES[family].traced(dtype)
+    return found.model, found
 
 
 def largest(difference: torch.Tensor, scale: torch.Tensor) -> float:
     return float(difference.abs().max() / scale.abs().max())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def in_double(block: Any) -> bool:
+    """Return whether a block computes in double precision throughout: RMSNorms and routers are in single."""
+    kinds = [type(module).__name__ for module in block.module.modules()]
+    return not any("RMSNorm" in kind or "T5LayerNorm" in kind or "Expert" in kind for kind in kinds) and all(
+        type(module) is nn.LayerNorm for module in block.module.modules() if "Norm" in type(module).__name__
+    )
+
+
+@pytest.mark.parametrize("family", {**FAMILIES, **MORE})
 @torch.no_grad()
 def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -> None:
-    _, found = make(family)
-    tolerance = 1e-6 if family in SINGLE else 1e-12
-    for layer in range(found.n_layers()):
-        block = block_of(found, layer, "self", "test")
-        assert largest(block.recomputed() - block.output, block.output) < tolerance
+    found = {**FAMILIES, **MORE}[family].traced(torch.float64)
+    for layer, stream in ((layer, name) for name in found.streams for layer in range(found.n_layers(name))):
+        block = block_of(found, layer, stream, "test")
+        assert largest(block.recomputed() - block.output, block.output) < (
+            1e-12 if in_double(block) else 1e-5
+        )
         bias = block.branch()[2]
         assert (
             largest(parts_of(block, "attn").total() + bias + block.hidden - block.middle, block.middle)
@@ -71,8 +63,49 @@ def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -
             normed = parts_of(block, "res_ln")
             shift = block.norm1.direct(bias) / block.norm1.deviation(block.middle) + block.norm1.shift
             assert largest(normed.total() + shift - normed.reference, normed.reference) < 1e-12
-        assert whole.causal == (family in CAUSAL)
-        block.value_projection()
+        if family in FAMILIES:
+            assert whole.causal == (family in CAUSAL or stream == "decoder")
+        if stream != "cross":
+            block.value_projection()
+
+
+@pytest.mark.parametrize("family", ["T5", "Marian", "BERT2BERT", "Whisper"])
+@torch.no_grad()
+def test_a_block_with_two_attentions_is_seen_from_each(family: str) -> None:
+    _, found = make(family)
+    whole = block_of(found, 1, "decoder", "test")
+    beyond = block_of(found, 1, "cross", "test")
+    assert whole.module is beyond.module
+    assert whole.n_heads == beyond.n_heads == 4
+    assert torch.equal(beyond.weights().float(), found.attention_layer(1, "cross"))
+    assert torch.equal(whole.output, beyond.output)
+    state = whole.norm1(whole.middle) if whole.layout.order == "post" else whole.middle
+    assert largest(beyond.hidden - state, state) < 1e-12
+    with pytest.raises(UnsupportedModelError, match="value projection"):
+        beyond.value_projection()
+    if whole.layout.order == "post":
+        with pytest.raises(UnsupportedModelError, match="stand a cross-attention"):
+            parts_of(whole, "enc")
+
+
+@torch.no_grad()
+def test_a_prefix_of_keys_is_nobodys_own() -> None:
+    peft = pytest.importorskip("peft", reason="PEFT is not installed")
+    config = peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    model = peft.get_peft_model(tiny.build(tiny.TEXT["GPT-2"]), config).eval()
+    block = block_of(trace(model, None, IDS), 0, "self", "test")
+    assert block.own_key == 3
+    parts = parts_of(block, "res")
+    norms = parts.norms()
+    own = parts_of(block, "attn").norms().diagonal(3)
+    assert (norms.diagonal(3) - own).abs().min() > 1e-3
+    assert torch.allclose(norms[:, :3], parts_of(block, "attn").norms()[:, :3])
+    assert torch.allclose(parts.kept().norm(dim=-1).double(), norms.diagonal(3), rtol=1e-5)
+    vectors = torch.einsum("hij,hjv,hvd->ijd", parts.weights, parts.values, parts.matrix)
+    vectors[range(len(IDS)), range(3, 3 + len(IDS))] += block.hidden
+    near = block.middle.abs().sum(-1)[:, None] - (vectors - block.middle[:, None]).abs().sum(-1)
+    for size in (None, 1, 2, 4):
+        assert torch.allclose(parts.nearness(block.middle, 1, chunk_size=size), near, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "GPT-NeoX", "DINOv2 with registers"])
@@ -194,25 +227,37 @@ def test_what_was_changed_after_it_was_proved_is_found_out() -> None:
         block_of(late, 0, "self", "alti")
 
 
-def test_blocks_that_attend_twice_and_unknown_ones_are_refused_by_name() -> None:
-    found = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, IDS)
-    assert block_of(found, 0, "encoder", "alti").layout.order == "post"
-    with pytest.raises(UnsupportedModelError, match="MarianDecoderLayer, it attends more than once"):
-        block_of(found, 0, "decoder", "alti")
-    with pytest.raises(UnsupportedModelError, match="T5Block"):
-        block_of(trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS), 0, "decoder", "alti")
+def test_blocks_that_are_not_known_are_refused_by_name() -> None:
+    import transformers as hf
+
+    config = hf.CTRLConfig(vocab_size=tiny.VOCAB, n_embd=32, n_layer=1, n_head=4, dff=37, n_positions=32)
+    with pytest.raises(
+        UnsupportedModelError, match=r"the block EncoderLayer .* is not described.*value_zeroing"
+    ):
+        block_of(trace(hf.CTRLLMHeadModel(config).eval(), None, IDS), 0, "self", "alti")
+    attending_twice = tiny._plain("DiffLlama", "ForCausalLM", **tiny.GQA).eval()
+    with pytest.raises(UnsupportedModelError, match="no part of the model calls attention 0 and no other"):
+        block_of(trace(attending_twice, None, IDS), 0, "self", "alti")
     with pytest.raises(UnsupportedModelError, match="outside transformers' attention interface"):
         block_of(trace(tiny.build(tiny.OUTSIDE["MPNet"]), None, IDS), 0, "self", "alti")
     with pytest.raises(UnsupportedModelError, match="given without"):
         block_of(from_attentions(torch.full((1, 1, 2, 2), 0.5), ["a", "b"]), 0, "self", "alti")
 
 
-def test_the_layer_where_numbers_break_is_named() -> None:
-    model, _ = make("GPT-2", torch.float32)
-    model.transformer.h[1].mlp.c_fc.weight.data.fill_(float("nan"))
-    found = trace(model, None, IDS)
-    with pytest.raises(ValueError, match=r"layer 1 \(GPT2Block\) is the first to return NaN"):
-        block_of(found, 0, "self", "alti")
+@pytest.mark.parametrize(
+    ("family", "stream", "place", "where"),
+    [
+        ("GPT-2", "self", "transformer.h.1.mlp.c_fc", r"layer 1 \(transformer.h.1\) of stream 'self'"),
+        ("T5", "cross", "encoder.block.1.layer.1.DenseReluDense.wo", r"layer 1 \(encoder.block.1\) of str"),
+        ("T5", "decoder", "decoder.block.0.layer.1.EncDecAttention.o", r"layer 0 \(decoder.block.0\)"),
+        ("BERT", "self", "bert.embeddings.LayerNorm", r"what layer 0 .* reads holds NaN .* already"),
+    ],
+)
+def test_the_layer_where_numbers_break_is_named(family: str, stream: str, place: str, where: str) -> None:
+    model, found = make(family, torch.float32)
+    model.get_submodule(place).weight.data.fill_(float("nan"))
+    with pytest.raises(ValueError, match=where):
+        block_of(found, 0, stream, "alti")
 
 
 def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None:

@@ -1,0 +1,133 @@
+"""Modules read as algebra: norms, projections and scales, asked what they do where their names do not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SMALL = 1e-4  # how small a probe makes the eps of a norm show
+
+
+@dataclass(frozen=True)
+class Norm:
+    """LayerNorm or RMSNorm as gain * (x - mean) / deviation(x) + shift; RMSNorm has no mean.
+
+    Everything but the deviation is linear: with the deviation of a real x held fixed, parts that sum to x are
+    mapped to parts that sum to the normed x less `shift`.
+
+    Args:
+        gain: [dim].
+        shift: [dim], or None.
+        eps: Added to the variance.
+        centred: Whether the mean is subtracted.
+    """
+
+    gain: Tensor
+    shift: Tensor | None
+    eps: float
+    centred: bool
+
+    def deviation(self, x: Tensor) -> Tensor:
+        """Return sqrt(variance + eps) over the last axis [..., 1]; RMSNorm's mean square is not centred."""
+        centre = x - x.mean(-1, keepdim=True) if self.centred else x
+        return torch.sqrt(centre.square().mean(-1, keepdim=True) + self.eps)
+
+    def direct(self, parts: Tensor) -> Tensor:
+        """Return gain * (parts - mean): the norm's linear side, before the division."""
+        return self.gain * (parts - parts.mean(-1, keepdim=True) if self.centred else parts)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the norm of x."""
+        normed = self.direct(x) / self.deviation(x)
+        return normed if self.shift is None else normed + self.shift
+
+
+def is_norm(module: object) -> bool:
+    """Return whether something is a norm, by what its class is called or what it keeps."""
+    kept = ("eps", "variance_epsilon")
+    named = isinstance(module, nn.Module) and "norm" in type(module).__name__.lower()
+    return named or any(hasattr(module, name) for name in kept)
+
+
+def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
+    """Return a module's norm in the dtype and on the device of `like`; None for one that does nothing.
+
+    Whether it takes the mean away, and whether its weight is the gain or the gain less one (Gemma, Nemotron),
+    is found by what it makes of one vector.
+    """
+    if isinstance(module, nn.Identity):
+        return None
+    weight = getattr(module, "weight", None)
+    shift = getattr(module, "bias", None)
+    probe = torch.linspace(-1, 2, dim, dtype=like.dtype if weight is None else weight.dtype)
+    probe = probe.to(like.device)[None]
+    with torch.no_grad():
+        made = module(probe).to(like)[0]
+        tiny = module(_SMALL * probe).to(like)[0]
+    gain = like.new_ones(dim) if weight is None else weight.detach().to(like)
+    shift = None if shift is None else shift.detach().to(like)
+    probe = probe.to(like)[0]
+    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    found = []
+    for centred, one in product((False, True), (0, 1) if weight is not None else (0,)):
+        norm = Norm(gain + one, shift, 0.0 if eps is None else float(eps), centred)
+        if eps is None:
+            norm = Norm(gain + one, shift, _eps(norm, tiny, _SMALL * probe), centred)
+        found.append(norm)
+    return min(found, key=lambda norm: float((norm(probe) - made).norm()))
+
+
+def _eps(norm: Norm, made: Tensor, probe: Tensor) -> float:
+    """Return the eps with which a norm makes `made` of `probe`, of one that does not say it."""
+    normed = made if norm.shift is None else made - norm.shift
+    deviation = (norm.direct(probe) * normed).sum() / normed.square().sum()
+    return max(float(deviation.square() - norm.deviation(probe).square()[0]), 0.0)
+
+
+def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return a projection's matrix [input, output] and bias in the dtype and on the device of `like`.
+
+    Plain layers are read; wrapped ones (adapters, quantised weights) are asked what they do to unit vectors.
+    """
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    plain = type(module) is nn.Linear or type(module).__name__ == "Conv1D"
+    if plain and weight is not None and weight.device.type != "meta":
+        matrix = weight.detach().to(like)
+        matrix = matrix.T if type(module) is nn.Linear else matrix
+        return matrix, None if bias is None else bias.detach().to(like)
+    parameter = next(module.parameters(), None)
+    dtype = like.dtype if parameter is None or not parameter.is_floating_point() else parameter.dtype
+    with torch.no_grad():
+        shift = module(torch.zeros(1, inputs, dtype=dtype, device=like.device)).to(like)[0]
+        matrix = module(torch.eye(inputs, dtype=dtype, device=like.device)).to(like) - shift
+    return matrix, shift
+
+
+def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
+    """Return what a module makes of x [token, dim], in the precision of x; a number or a vector scales it.
+
+    Narrower weights are widened for the call. Modules see a batch of one, since mixtures of experts ask
+    for it; of several things they return, the first are the states. None does nothing.
+    """
+    if step is None:
+        return x
+    if not isinstance(step, nn.Module):
+        return x * (step.detach().to(x) if isinstance(step, torch.Tensor) else step)
+    tensors = [*step.named_parameters(), *step.named_buffers()]
+    wider = {
+        name: tensor.to(x.dtype)
+        for name, tensor in tensors
+        if tensor.is_floating_point() and tensor.dtype != x.dtype
+    }
+    made = torch.func.functional_call(step, wider, (x[None],)) if wider else step(x[None])
+    if isinstance(made, tuple):
+        made = made[0]
+    states: Tensor = made.reshape(len(x), -1)
+    return states
