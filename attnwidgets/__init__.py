@@ -113,6 +113,7 @@ __all__ = [
     "attention",
     "attention_flow",
     "attention_norm",
+    "check",
     "contribution_graph",
     "demo_model",
     "demo_texts",

@@ -29,7 +29,7 @@ PAPER = (
 @method(
     "globenc",
     paper=PAPER,
-    needs="a model whose blocks are described",
+    needs="own blocks",
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one more pass, then every layer up to the one that is opened",
 )

@@ -118,7 +118,7 @@ def _recorded_model(trace: Any, stream: str) -> str:
 
 
 def _blocks(trace: Any, stream: str) -> str:
-    missing = _recorded_model(trace, stream) or _attends_to_itself(trace, stream)
+    missing = _recorded_model(trace, stream)
     if missing:
         return missing
     from attnwidgets.tracing.block_runs import owner
@@ -126,21 +126,44 @@ def _blocks(trace: Any, stream: str) -> str:
     from attnwidgets.tracing.borrow import unwrap
 
     model = unwrap(trace.model)
-    attending = {layer.call.name for every in trace.stream_table.values() for layer in every.layers}
     for name in dict.fromkeys(layer.call.name for layer in trace.stream_table[stream].layers):
-        _, block, _ = next(fitting(model, name), (None, None, None))
-        if block is None:
+        fits = list(fitting(model, name))
+        if not fits:
             return f"and no description fits {owner(model, name)}"
-        if any(other != name and other.startswith(f"{block}.") for other in attending):
-            return f"and {owner(model, name)} attends more than once"
+        known = [_attentions(layout) >= _called_in(trace, block) for layout, block, _ in fits]
+        if not any(known):
+            return f"and {owner(model, name)} has attentions that no description names"
     return ""
+
+
+def _attentions(layout: Any) -> set[str]:
+    """Return the modules of a block that a description says attend."""
+    cross = getattr(layout, "cross", None)
+    return {layout.attention} | ({cross.attention} if cross else set())
+
+
+def _called_in(trace: Any, block: str) -> set[str]:
+    """Return the modules of a block that attended in a trace, by their path in it."""
+    names = {layer.call.name for stream in trace.stream_table.values() for layer in stream.layers}
+    return {name[len(block) :].lstrip(".") for name in names if name.startswith(f"{block}." if block else "")}
+
+
+def _own_blocks(trace: Any, stream: str) -> str:
+    missing = _blocks(trace, stream) or _attends_to_itself(trace, stream)
+    if missing or not (stream == "decoder" and "cross" in trace.streams):
+        return missing
+    return "and the blocks of stream 'decoder' also read another sequence"
 
 
 def _logits(trace: Any, stream: str) -> str:
     missing = _model(trace, stream)
     if missing:
         return missing
-    return "" if trace.logits is not None else f"and {type(trace.model).__name__} has none"
+    if trace.logits is None:
+        return f"and {type(trace.model).__name__} has none"
+    if trace.logits.dim() > 1 and not trace.predictions(1):
+        return "and none is meant by default: it predicts a token everywhere; name a target in Python"
+    return ""
 
 
 def _next_token(trace: Any, stream: str) -> str:
@@ -160,6 +183,7 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("blocks", "a model whose blocks are described", _blocks),
+        Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("logits", "a model with a head", _logits),
         Need("next token", "a decoder that predicts the next token", _next_token),
     )

@@ -16,7 +16,7 @@ from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.needs import Need, resolve_needs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Explanation)
@@ -34,6 +34,9 @@ class Method:
         returns: What comes back, with its axes.
         cost: What it takes beyond the recorded pass, in words.
         requirements: What `needs` says, as checks.
+        by_user: Whether `aw.register` added it.
+        beside: The method it is to be laid beside, or "".
+        mark: What a menu says beside the name ("fails: causal"), or "".
     """
 
     name: str
@@ -43,6 +46,9 @@ class Method:
     returns: str
     cost: str
     requirements: tuple[Need, ...] = ()
+    by_user: bool = False
+    beside: str = ""
+    mark: str = ""
 
     @property
     def summary(self) -> str:
@@ -118,16 +124,9 @@ def method(
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
-        parameters = tuple(inspect.signature(function).parameters)
-
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for keyword in kwargs:
-                if keyword not in parameters:
-                    taken = ", ".join(parameters[1:])
-                    near = suggest(keyword, parameters)
-                    message = f"{name}() takes no keyword {keyword!r}; it takes {taken}.{near}"
-                    raise TypeError(message)
+            require_known(name, function, kwargs)
             return function(*args, **kwargs)
 
         other = _METHODS.get(name)
@@ -140,6 +139,30 @@ def method(
         return checked
 
     return register
+
+
+def require_known(name: str, function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise TypeError where a method takes no such keyword; the message names the nearest."""
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for keyword in keywords:
+        if keyword not in parameters:
+            taken = ", ".join(list(parameters)[1:]) or "none"
+            near = suggest(keyword, parameters)
+            message = f"{name}() takes no keyword {keyword!r}; it takes {taken}.{near}"
+            raise TypeError(message)
+
+
+def put(entry: Method) -> None:
+    """Add a user's method, in place of one of the same name."""
+    _METHODS[entry.name] = entry
+
+
+def remove(name: str) -> None:
+    """Forget a user's method."""
+    if methods()[name].by_user:
+        del _METHODS[name]
 
 
 def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
@@ -209,7 +232,8 @@ class MethodTable:
     def _rows(self) -> list[dict[str, str]]:
         rows = []
         for entry in self:
-            row = {"method": entry.name, "what it says": entry.summary, "returns": entry.returns}
+            named = f"{entry.name} ({entry.mark})" if entry.mark else entry.name
+            row = {"method": named, "what it says": entry.summary, "returns": entry.returns}
             if self.refusals is not None:
                 refused = self.refusals[entry.name]
                 row["serves this trace"] = f"no: {refused}" if refused else "yes"
@@ -221,7 +245,7 @@ class MethodTable:
         bare = ("what it says", "paper")
         for row in self._rows():
             lines.append(row.pop("method"))
-            about = (words if head in bare else f"{head} {words}" for head, words in row.items())
+            about = (words if head in bare else f"{head} {words}" for head, words in row.items() if words)
             lines.extend(
                 textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="      ") for line in about
             )

@@ -1,0 +1,267 @@
+"""What must hold of an explanation, by name, and what is said where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry import methods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from attnwidgets.explanations.arrays import Array
+    from attnwidgets.explanations.explanation import Explanation
+
+EQUALS = "equals:"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Where an invariant does not hold.
+
+    Attributes:
+        said: What is wrong and where, in words.
+        layer: Which layer, of a map.
+        returned: What was returned there: [query, key], or [source].
+        expected: What should have been, where that is known.
+    """
+
+    said: str
+    layer: int | None = None
+    returned: Array | None = None
+    expected: Array | None = None
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """Something that must hold of what a method returns.
+
+    Attributes:
+        name: What `@aw.register(invariants=...)` calls it.
+        words: What must hold.
+        unasked: Takes a trace; returns "" where it can be asked of a result on it, else why not.
+        check: Takes the result, the trace and a tolerance; returns None where it holds.
+    """
+
+    name: str
+    words: str
+    unasked: Callable[[Any], str]
+    check: Callable[[Explanation, Any, float], Violation | None]
+
+
+def resolve_invariants(names: str | tuple[str, ...]) -> tuple[Invariant, ...]:
+    """Return invariants by name.
+
+    Raises:
+        ValueError: For an unknown name or reference; the message lists those there are.
+    """
+    return tuple(_resolved(str(name)) for name in ((names,) if isinstance(names, str) else tuple(names)))
+
+
+def _resolved(name: str) -> Invariant:
+    if name.startswith(EQUALS):
+        return _equals(name)
+    if name in INVARIANTS:
+        return INVARIANTS[name]
+    taken = ", ".join(map(repr, INVARIANTS))
+    message = (
+        f"invariant {name!r} is not one of {taken}, nor 'equals:<method>'."
+        f"{suggest(name, [*INVARIANTS, 'equals:rollout'])}"
+    )
+    raise ValueError(message)
+
+
+def matrices(found: Explanation) -> Iterator[tuple[int | None, str, Array]]:
+    """Yield (layer, place in words, values [query, key] or [source]) of everything in an explanation."""
+    if isinstance(found, MixingMap):
+        for number in found.layers:
+            layer = found.layer(number)
+            if found.heads is None:
+                yield number, f"layer {number}", layer
+            else:
+                for head, matrix in zip(found.heads, layer, strict=False):
+                    yield number, f"layer {number}, head {head}", matrix
+    elif isinstance(found, Attributions):
+        for target, values in zip(found.targets, np.atleast_2d(found.values), strict=True):
+            yield None, f"target {target!r}" if target else "", values
+
+
+def _row(found: Explanation, place: str, query: int | None) -> str:
+    """Return a place in words: "layer 0, row 1 ('b')"."""
+    labels = found.query_labels if isinstance(found, MixingMap) else ()
+    named = f"row {query} ({labels[query]!r})" if query is not None and labels else ""
+    return ", ".join(part for part in (place, named) if part) or "the values"
+
+
+def _rows_sum_to_one(found: Explanation, _: Any, tolerance: float) -> Violation | None:
+    for layer, place, values in matrices(found):
+        sums = np.atleast_1d(values.sum(-1, dtype=np.float64))
+        off = np.abs(sums - 1)
+        if off.max() > tolerance:
+            worst = int(off.argmax())
+            where = _row(found, place, worst if values.ndim > 1 else None)
+            return Violation(f"{where}: the sum is {sums[worst]:.6g}, not 1", layer, values)
+    return None
+
+
+def _nonnegative(found: Explanation, _: Any, tolerance: float) -> Violation | None:
+    for layer, place, values in matrices(found):
+        if values.min() < -tolerance:
+            at = np.unravel_index(int(values.argmin()), values.shape)
+            said = f"{_row(found, place, None)}: {values.min():.6g} at {_cell(found, at)} is negative"
+            return Violation(said, layer, values)
+    return None
+
+
+def _cell(found: Explanation, at: tuple[Any, ...]) -> str:
+    """Return "query 1 ('b'), key 0 ('a')", or "source 0 ('a')"."""
+    if isinstance(found, MixingMap):
+        query, key = (int(place) for place in at[-2:])
+        return f"query {query} ({found.query_labels[query]!r}), key {key} ({found.key_labels[key]!r})"
+    labels = found.labels if isinstance(found, Attributions) else ()
+    return f"source {int(at[-1])} ({labels[int(at[-1])]!r})"
+
+
+def _causal(found: Explanation, _: Any, tolerance: float) -> Violation | None:
+    if not isinstance(found, MixingMap):
+        return Violation(f"'causal' is about maps, and {found.kind} were returned")
+    for layer, place, values in matrices(found):
+        later = np.triu(np.abs(values), 1)
+        if later.max() > tolerance:
+            at = np.unravel_index(int(later.argmax()), later.shape)
+            said = f"{place}: {values[at]:.6g} at {_cell(found, at)}, a key that the query cannot see"
+            return Violation(said, layer, values)
+    return None
+
+
+def _causal_unasked(trace: Any) -> str:
+    return "" if trace.is_causal(trace.default_stream) else "the attention is not causal"
+
+
+def _complete(found: Explanation, trace: Any, tolerance: float) -> Violation | None:
+    from attnwidgets.explanations.targets import resolve_target
+
+    if not isinstance(found, Attributions):
+        return Violation(f"'complete' is about Attributions, and a {found.kind} was returned")
+
+    def logit(named: str | None, name: str, like: Any = None) -> tuple[Any, float]:
+        target = resolve_target(trace, named or None, name=name, method="complete", logit=True, like=like)
+        row = trace.logits if target.position is None else trace.logits[target.position]
+        return target, float(row[target.index])
+
+    for target, values in zip(found.targets, np.atleast_2d(found.values), strict=True):
+        meant, score = logit(target, "target")
+        if found.foil:
+            score -= logit(found.foil, "foil", meant)[1]
+        total = float(values.sum(dtype=np.float64))
+        if abs(total - score) > tolerance * max(1.0, abs(score)):
+            contrast = f" less that of {found.foil!r}" if found.foil else ""
+            said = f"the values sum to {total:.6g}; the logit of {meant.label!r}{contrast} is {score:.6g}"
+            return Violation(said, None, values)
+    return None
+
+
+def _complete_unasked(trace: Any) -> str:
+    return "" if getattr(trace, "logits", None) is not None else "there are no logits without a model"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest difference of two explanations in one layer (or one target).
+
+    Attributes:
+        place: Where, in words: the layer.
+        largest: The difference.
+        cell: The entry, in words.
+        own: One explanation's value there.
+        other: The other's.
+        layer: The layer, of maps.
+        returned: The one's matrix.
+        expected: The other's.
+    """
+
+    place: str
+    largest: float
+    cell: str
+    own: float
+    other: float
+    layer: int | None
+    returned: Array
+    expected: Array
+
+
+def differences(found: Explanation, other: Explanation) -> list[Difference]:
+    """Return, for everything that `found` holds, where it differs most from `other`.
+
+    Raises:
+        ValueError: Where the two cannot be laid side by side; the message says why.
+    """
+    if isinstance(found, MixingMap) and isinstance(other, MixingMap):
+        missing = [number for number in found.layers if number not in other.layers]
+        if missing or (found.heads is None) != (other.heads is None):
+            message = f"{_axes(found)} was returned, and {other.method} is {_axes(other)}"
+            raise ValueError(message)
+        other = other.select(layer=found.layers)
+    pairs = list(zip(matrices(found), matrices(other), strict=False))
+    if (
+        found.kind != other.kind
+        or found.shape != other.shape
+        or any(a[2].shape != b[2].shape for a, b in pairs)
+    ):
+        message = f"{_axes(found)} was returned, and {other.method} is {_axes(other)}"
+        raise ValueError(message)
+    rows = []
+    for (layer, place, own), (_, _, expected) in pairs:
+        off = np.abs(own.astype(np.float64) - expected)
+        at = np.unravel_index(int(off.argmax()), off.shape)
+        own_value, other_value = float(own[at]), float(expected[at])
+        cell = _cell(found, at)
+        rows.append(Difference(place, float(off[at]), cell, own_value, other_value, layer, own, expected))
+    return rows
+
+
+def _axes(found: Explanation) -> str:
+    sizes = zip(found.axis_names, found.shape, strict=True)
+    return f"{found.kind} [{', '.join(f'{name} {size}' for name, size in sizes)}]"
+
+
+def _equals(name: str) -> Invariant:
+    reference = methods()[name[len(EQUALS) :].strip()]
+
+    def check(found: Explanation, trace: Any, tolerance: float) -> Violation | None:
+        expected = reference.function(trace)
+        try:
+            rows = differences(found, expected)
+        except ValueError as error:
+            return Violation(str(error))
+        worst = next((row for row in rows if row.largest > tolerance), None)
+        if worst is None:
+            return None
+        place = f"{worst.place}, " if worst.place else ""
+        said = f"{place}{worst.cell}: {worst.own:.6g} was returned, {reference.name} is {worst.other:.6g}"
+        return Violation(said, worst.layer, worst.returned, worst.expected)
+
+    return Invariant(name, f"it is what aw.{reference.name} returns", reference.refusal, check)
+
+
+def _always(_: Any) -> str:
+    return ""
+
+
+INVARIANTS = {
+    invariant.name: invariant
+    for invariant in (
+        Invariant("rows_sum_to_one", "every row sums to one", _always, _rows_sum_to_one),
+        Invariant("nonnegative", "no value is negative", _always, _nonnegative),
+        Invariant("causal", "no query draws from a key it cannot see", _causal_unasked, _causal),
+        Invariant("complete", "the values sum to the target's logit", _complete_unasked, _complete),
+        Invariant("sums_to_logit", "the values sum to the target's logit", _complete_unasked, _complete),
+    )
+}
+"""Invariants by name; "equals:<method>" is one for every method."""
