@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.layouts import Layout
 
 # (trace, stream) -> "" or what is missing, to be read after "needs ..., "
 Check = Callable[[Any, str], str]
@@ -136,10 +139,9 @@ def _blocks(trace: Any, stream: str) -> str:
     return ""
 
 
-def _attentions(layout: Any) -> set[str]:
+def _attentions(layout: Layout) -> set[str]:
     """Return the modules of a block that a description says attend."""
-    cross = getattr(layout, "cross", None)
-    return {layout.attention} | ({cross.attention} if cross else set())
+    return {layout.attention} | ({layout.cross.attention} if layout.cross else set())
 
 
 def _called_in(trace: Any, block: str) -> set[str]:
@@ -155,12 +157,16 @@ def _own_blocks(trace: Any, stream: str) -> str:
     return "and the blocks of stream 'decoder' also read another sequence"
 
 
+def _own_tokens(_: Any, stream: str) -> str:
+    return "and those of stream 'cross' are another's" if stream == "cross" else ""
+
+
 def _logits(trace: Any, stream: str) -> str:
     missing = _model(trace, stream)
     if missing:
         return missing
     if trace.logits is None:
-        return f"and {type(trace.model).__name__} has none"
+        return f"and {type(trace.model).__name__} has none; name a target in Python where it takes one"
     if trace.logits.dim() > 1 and not trace.predictions(1):
         return "and none is meant by default: it predicts a token everywhere; name a target in Python"
     return ""
@@ -184,6 +190,8 @@ NEEDS = {
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
+        Need("own tokens", "a stream with tokens of its own", _own_tokens),
+        Need("target", "something to explain: what the model predicts, or a target that is named", _logits),
         Need("logits", "a model with a head", _logits),
         Need("next token", "a decoder that predicts the next token", _next_token),
     )
