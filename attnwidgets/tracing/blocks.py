@@ -41,7 +41,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @dataclass(frozen=True)
 class Block:
-    """One attention of one block in one recorded pass. Tensors are in the model's `tail_dtype`, on its device.
+    """One attention of one block in one recorded pass. Tensors are in the model's `tail_dtype`.
 
     Args:
         model: The model it belongs to.

@@ -269,15 +269,6 @@ LAYOUTS: tuple[Layout, ...] = (
         **_LLAMA_NORMS,
     ),
     Layout(
-        "AFMoE",
-        "pre",
-        norm1="input_layernorm",
-        norm2="pre_mlp_layernorm",
-        mlp=("mlp", "post_mlp_layernorm"),
-        after="post_attention_layernorm",
-        **_LLAMA,
-    ),
-    Layout(
         "Granite",
         "pre",
         mlp=("mlp", "residual_multiplier"),
@@ -295,6 +286,7 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout("Llama, Mistral, Qwen, SmolLM, Gemma, Mixtral", "pre", mlp=("mlp",), **_LLAMA, **_LLAMA_NORMS),
     Layout("Llama 4", "pre", mlp=("feed_forward",), **_LLAMA, **_LLAMA_NORMS),
+    Layout("LFM2", "pre", norm1="operator_norm", norm2="ffn_norm", mlp=("feed_forward",), **_BART),
     Layout(
         "Phi-3",
         "pre",
