@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
+from attnwidgets.explanations.block_maps import require_choice
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.needs import at_most, n_keys
 from attnwidgets.explanations.registry import method
@@ -34,7 +34,6 @@ LIMIT = 25_000
 """Input numbers (tokens * width) beyond which `force=True` is asked for."""
 
 _CHUNK_BYTES = 256_000_000
-_SCOPES = ("global", "local")
 _PROBE = 8
 
 
@@ -55,6 +54,7 @@ def hidden_token_attribution(
     trace: TraceLike,
     *,
     scope: Literal["global", "local"] = "global",
+    norm: Literal["frobenius", "spectral"] = "frobenius",
     normalize: bool = True,
     times_input: bool = False,
     stream: str | None = None,
@@ -73,6 +73,9 @@ def hidden_token_attribution(
     Args:
         trace: What `aw.trace` returned.
         scope: "global" from the input of the first layer, "local" from the input of each layer.
+        norm: How a block [width, width] becomes a number: "frobenius" as published, the root of the sum of
+            squares, or "spectral", its largest singular value (the matrix 2-norm). The latter takes all
+            directions of a token at once and tokens² singular value decompositions a layer.
         normalize: Whether rows are divided by their sums (the paper's relative contribution). A row of
             zeros stays zero.
         times_input: Whether every column of the Jacobian is multiplied by the input it belongs to, as in
@@ -90,16 +93,17 @@ def hidden_token_attribution(
     Raises:
         UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError),
             or where something stands between the blocks, for "global".
-        ValueError: For an unknown scope or stream, a chunk below 1, too long an input without `force` (the
-            message estimates the time), or NaN inside the model (the message names the first layer).
+        ValueError: For an unknown scope, norm or stream, a chunk below 1 or with "spectral", too long an
+            input without `force` (the message estimates the time), or NaN inside the model (the message names
+            the first layer).
         IndexError: Where the model has no such layer.
     """
     require_trace(trace, "hidden_token_attribution")
-    if scope not in _SCOPES:
-        message = f"scope {scope!r} is not one of 'global', 'local'.{suggest(str(scope), _SCOPES)}"
-        raise ValueError(message)
-    if chunk is not None and chunk < 1:
-        message = f"chunk must be at least 1, not {chunk}."
+    require_choice("scope", scope, ("global", "local"))
+    require_choice("norm", norm, ("frobenius", "spectral"))
+    if chunk is not None and (chunk < 1 or norm == "spectral"):
+        wrong = "is for norm='frobenius'" if norm == "spectral" else f"must be at least 1, not {chunk}"
+        message = f"chunk {wrong}."
         raise ValueError(message)
     stream = resolve_stream(trace, stream)
     if stream == "cross":
@@ -127,8 +131,8 @@ def hidden_token_attribution(
         raise ValueError(message)
     if scope == "global":
         _require_chain(blocks, max(chosen))
-    sweep = _Sweep(blocks, max(chosen), scope, chunk, times_input=times_input)
-    options = {"scope": scope, "normalize": normalize, "times_input": times_input}
+    sweep = _Sweep(blocks, max(chosen), scope, norm, chunk, times_input=times_input)
+    options = {"scope": scope, "norm": norm, "normalize": normalize, "times_input": times_input}
     return MixingMap.lazy(
         lambda number: _shares(sweep(number)) if normalize else sweep(number),
         query=query,
@@ -146,9 +150,17 @@ class _Sweep:
     """Norms [query, key] of a layer; "global" ones come together and are kept."""
 
     def __init__(
-        self, blocks: RecordedBlocks, last: int, scope: str, chunk: int | None, *, times_input: bool
+        self,
+        blocks: RecordedBlocks,
+        last: int,
+        scope: str,
+        norm: str,
+        chunk: int | None,
+        *,
+        times_input: bool,
     ) -> None:
-        self._blocks, self._last, self._scope, self._chunk = blocks, last, scope, chunk
+        self._blocks, self._last, self._scope = blocks, last, scope
+        self._norm, self._chunk = norm, chunk
         self._times_input = times_input
         self._done: dict[int, NDArray[np.float64]] = {}
         self._lock = threading.Lock()
@@ -157,19 +169,22 @@ class _Sweep:
         with self._lock:
             if layer not in self._done:
                 first, last = (0, self._last) if self._scope == "global" else (layer, layer)
-                self._done |= _norms(self._blocks, first, last, self._chunk, times_input=self._times_input)
+                self._done |= _norms(
+                    self._blocks, first, last, self._norm, self._chunk, times_input=self._times_input
+                )
             return self._done[layer] if self._scope == "global" else self._done.pop(layer)
 
 
 def _norms(
-    blocks: RecordedBlocks, first: int, last: int, chunk: int | None, *, times_input: bool
+    blocks: RecordedBlocks, first: int, last: int, norm: str, chunk: int | None, *, times_input: bool
 ) -> dict[int, NDArray[np.float64]]:
     """Return per layer the norms [query, key] of its output by the input of layer `first`."""
     import torch
 
     start = _start(blocks, first)
     _, n_tokens, width = start.shape
-    size = chunk or blocks.copies_within(first, _CHUNK_BYTES)
+    whole = norm == "spectral"
+    size = width if whole else chunk or blocks.copies_within(first, _CHUNK_BYTES)
     squares = {
         layer: torch.zeros(n_tokens, n_tokens, dtype=torch.float64) for layer in range(first, last + 1)
     }
@@ -183,8 +198,12 @@ def _norms(
             scale = start.flatten()[index] if times_input else 1.0
             tangents.flatten(1)[torch.arange(len(index), device=start.device), index] = scale
         tangents = _push(blocks, layer, tangents)
-        by_query = tangents[:, 0].square().sum(dim=-1).cpu().double()
-        squares[layer].index_add_(0, (index // width).cpu(), by_query)
+        pushed = tangents[:, 0]  # [direction, query, width]
+        if whole:
+            largest = torch.linalg.matrix_norm(pushed.transpose(0, 1).cpu().double(), ord=2)
+            squares[layer][begin // width] = largest.square()
+        else:
+            squares[layer].index_add_(0, (index // width).cpu(), pushed.square().sum(dim=-1).cpu().double())
     return {layer: found.sqrt().T.numpy() for layer, found in squares.items()}
 
 

@@ -37,8 +37,8 @@ def test_autograds_numbers_on_minilm(minilm, shared, options, key):
     assert apart(found, theirs.reshape(-1, *theirs.shape[-2:])[0]) < 1e-5
 
 
-def jacobian_norms(given, stream, first, last):
-    """Return norms [query, key] by reverse mode, one output number at a time."""
+def jacobian(given, stream, first, last):
+    """Return derivatives [query, width, key, width] by reverse mode, one output number at a time."""
     blocks = capture(given, stream, "test")
     start = blocks.layers[first].hidden.clone()
 
@@ -48,8 +48,25 @@ def jacobian_norms(given, stream, first, last):
                 states = run(1, None, states)
         return states
 
-    found = torch.autograd.functional.jacobian(through, start)
-    return found[0, :, :, 0].square().sum(dim=(1, 3)).sqrt().numpy()
+    return torch.autograd.functional.jacobian(through, start)[0, :, :, 0]
+
+
+def jacobian_norms(given, stream, first, last):
+    return jacobian(given, stream, first, last).square().sum(dim=(1, 3)).sqrt().numpy()
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_the_spectral_norm_is_the_largest_singular_value(scope):
+    given = trace(tiny.build(tiny.TEXT["Llama"]).double(), None, IDS)
+    found = hidden_token_attribution(given, scope=scope, norm="spectral", normalize=False)
+    for layer in found.layers:
+        blocks = jacobian(given, "self", 0 if scope == "global" else layer, layer).permute(0, 2, 1, 3)
+        expected = torch.linalg.svdvals(blocks)[..., 0]
+        np.testing.assert_allclose(found.layer(layer), expected, rtol=1e-5, atol=1e-7)
+    frobenius = hidden_token_attribution(given, scope=scope, normalize=False)
+    assert (found.values <= frobenius.values * (1 + 1e-6)).all()
+    assert found.values.sum() < 0.9 * frobenius.values.sum()
+    assert found.provenance["options"]["norm"] == "spectral"
 
 
 @pytest.mark.parametrize("family", ["BERT", "ALBERT", "GPT-NeoX", "Gemma 2", "T5"])
