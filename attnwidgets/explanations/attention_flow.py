@@ -120,7 +120,8 @@ def attention_flow(
         stochastic=True if normalize else None,
         **carried_on(
             source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=[]
-        ),
+        )
+        | {"on_demand": True},
     )
 
 

@@ -31,7 +31,8 @@ class Layered(Explanation):
         key: The axis of the columns.
         layers: Original layer numbers.
         heads: Original head numbers, or None where there is no head axis.
-        runs_model: Whether computing a layer runs the model (a view then computes all before it is shown).
+        runs_model: Whether computing a layer runs the model.
+        on_demand: Whether a layer runs the model or takes long: a view then computes only what is looked at.
     """
 
     query: TokenAxis
@@ -39,12 +40,14 @@ class Layered(Explanation):
     layers: tuple[int, ...]
     heads: tuple[int, ...] | None
     runs_model: bool
+    on_demand: bool
 
     _lock: threading.RLock
     _compute: Callable[[int], Any]
     _cache: dict[int, Array]
     _keep: bool
     _facts: dict[str, bool]
+    _base: Layered | None
 
     def _setup(
         self,
@@ -60,6 +63,7 @@ class Layered(Explanation):
         keep: bool,
         unit: str,
         runs_model: bool = False,
+        on_demand: bool = False,
         **common: Any,
     ) -> None:
         key = query if key is None else key
@@ -78,6 +82,8 @@ class Layered(Explanation):
             layers=tuple(int(number) for number in layers),
             heads=None if heads is None else tuple(int(number) for number in heads),
             runs_model=runs_model,
+            on_demand=runs_model or on_demand,
+            _base=None,
             _compute=compute,
             _keep=keep,
             _cache={},
@@ -153,6 +159,14 @@ class Layered(Explanation):
     def known(self, fact: str) -> bool | None:
         """Return "causal", "stochastic" or "signed" as far as it is known; no layer is computed for it."""
         return self._facts.get(fact)
+
+    @property
+    def computed_layers(self) -> tuple[int, ...]:
+        """The layers that can be had at once; of a map that is not `on_demand` these are all."""
+        if not self.on_demand:
+            return self.layers
+        held = {*self._cache, *(() if self._base is None else self._base.computed_layers)}
+        return tuple(number for number in self.layers if number in held)
 
     def layer(self, layer: int) -> Array:
         """Return one layer [head?, query, key] (float32, read-only), computed on first use. Safe in threads.

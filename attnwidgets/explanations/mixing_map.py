@@ -122,6 +122,7 @@ class MixingMap(Layered):
         signed: bool | None = False,
         keep: bool = True,
         runs_model: bool = False,
+        on_demand: bool = False,
         method: str,
         **common: Any,
     ) -> Self:
@@ -140,6 +141,7 @@ class MixingMap(Layered):
             signed: Whether values may be negative; None: read from the numbers when asked.
             keep: Whether computed layers are kept here; False where `layer_fn` keeps them itself.
             runs_model: Whether `layer_fn` runs the model; maps derived from this one then do as well.
+            on_demand: Whether `layer_fn` takes long without running the model.
             method: Name of the method.
             **common: stream, provenance, trace_id, warning, predictions: see `Explanation`.
         """
@@ -155,13 +157,16 @@ class MixingMap(Layered):
             signed=signed,
             keep=keep,
             runs_model=runs_model,
+            on_demand=on_demand,
             unit=unit,
             method=method,
             **common,
         )
         return self
 
-    def _derive(self, compute: Callable[[int], Any], step: str, **changes: Any) -> MixingMap:
+    def _derive(
+        self, compute: Callable[[int], Any], step: str, *, by_layer: bool = True, **changes: Any
+    ) -> MixingMap:
         arguments: dict[str, Any] = {
             "query": self.query,
             "key": self.key,
@@ -171,8 +176,11 @@ class MixingMap(Layered):
             "stochastic": self.known("stochastic"),
             "signed": self.known("signed"),
             "runs_model": self.runs_model,
+            "on_demand": self.on_demand,
         }
-        return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
+        made = MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
+        made._set(_base=self if by_layer else None)
+        return made
 
     # Verbs
 
@@ -251,6 +259,7 @@ class MixingMap(Layered):
         return self._derive(
             lambda _: reduce_first(self.values, how),
             f"{step} {spoken_range(self.layers)}",
+            by_layer=False,
             layers=self.layers[-1:],
             stochastic=stochastic,
             signed=None if callable(how) else self.known("signed"),

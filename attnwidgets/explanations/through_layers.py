@@ -93,6 +93,7 @@ def carried_on(
         "key": source.key,
         "unit": source.unit,
         "runs_model": source.runs_model,
+        "on_demand": source.on_demand,
         "method": method,
         "stream": source.stream,
         "trace_id": source.trace_id,

@@ -8,14 +8,17 @@ import html
 import json
 import re
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attnwidgets.views.menu import NEEDS_KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from attnwidgets.views.base import View
+    from attnwidgets.views.menu import Entry
     from attnwidgets.views.sources import Source
     from attnwidgets.views.store import TileStore
 
@@ -46,7 +49,9 @@ def to_html(
     """Write views as one HTML file that opens anywhere: no kernel, no network; linked views stay linked.
 
     Small maps come whole. What would make the page larger than `budget` is left out, largest maps first,
-    with a note in the page; thumbnails and the selected matrices always come.
+    with a note in the page; thumbnails and the selected matrices always come. The map that a view was given
+    and the methods that an Explorer was given by name are computed where they are not yet; of what was
+    chosen from an Explorer's menu comes what was computed.
 
     Args:
         views: One view, or several, from top to bottom.
@@ -68,8 +73,11 @@ def to_html(
     shown = [views] if isinstance(views, BaseView) else list(views)
     if not shown or not all(isinstance(view, BaseView) for view in shown):
         raise ValueError("to_html() takes one view or a list of views, such as aw.Explorer(trace).")
+    choice = _Choice.of(shown, heads, layers)
+    for view in shown:
+        view.complete(choice.layers)
     target = Path(path)
-    target.write_text(_page(shown, title, budget, _Choice.of(shown, heads, layers)), encoding="utf-8")
+    target.write_text(_page(shown, title, budget, choice), encoding="utf-8")
     return target
 
 
@@ -119,6 +127,7 @@ class _Archive:
     parts: list[bytes] = field(default_factory=list)
     length: int = 0
     left_out: int = 0
+    not_computed: int = 0
 
     def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
         places.append({**meta, "offset": self.length, "length": len(data)})
@@ -163,6 +172,9 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
         else f"It holds {kept:,} of {kept + left_out:,} matrices and all thumbnails; "
         "the others were left out for its size, and need the notebook."
     )
+    missing = sum(archive.not_computed for archive in archives.values())
+    if missing:
+        note += f" {missing:,} {'layer was' if missing == 1 else 'layers were'} not computed."
     data = "\n".join(
         f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
         for name, blob in blobs.items()
@@ -199,7 +211,8 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
 
 def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
     """Return the models' states by short name, the views' names in order, and what each store holds."""
-    from attnwidgets.views.store import describe
+    from attnwidgets.views.eager import Pack
+    from attnwidgets.views.header import describe, looked_at
 
     models: dict[str, Any] = {}
     names: dict[int, str] = {}
@@ -215,10 +228,11 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
         store, selection = name_of("store", view.store), name_of("selection", view.selection)
         if not known:
             held = _sources(views, view.store)
-            header, eager = describe(held, (view.selection.layer, view.selection.head))
+            pack = Pack(held, looked_at(held, (view.selection.layer, view.selection.head)))
+            header = describe(held, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": held,
-                "eager": eager,
+                "eager": pack.data,
                 "state": {"header": header},
                 "selection": view.selection,
             }
@@ -254,6 +268,16 @@ def _sources(views: Sequence[View], store: TileStore) -> list[Source]:
     return list(found.values())
 
 
+def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
+    """Return what these views offer and the page does not hold, with the reason."""
+    keys = {key for view in views if view.store is store for key in view.options["methods"]}
+    return {
+        key: replace(entry, refusal=entry.refusal or NEEDS_KERNEL)
+        for key, entry in store.menu.items()
+        if key in keys
+    }
+
+
 def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
     """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
     from attnwidgets.views.thumbnails import thumbnails
@@ -262,7 +286,10 @@ def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
     for source in entry["sources"]:
         grid = len(source.layers) * len(source.heads or (0,))
-        made = None if source.id in sent or grid < _OVERVIEW else thumbnails(source)
+        ready = source.ready
+        if source.unit == source.explanation.unit:
+            archive.not_computed += len(source.layers) - len(ready)
+        made = None if source.id in sent or grid < _OVERVIEW or not ready else thumbnails(source)
         if made is not None:
             archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, _LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
@@ -297,7 +324,7 @@ def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source,
             abs(layer - selection.layer),
         )
 
-    everything = [(s, layer, head) for s in sources for layer in s.layers for head in s.heads_of_tiles(layer)]
+    everything = [(s, layer, head) for s in sources for layer in s.ready for head in s.heads_of_tiles(layer)]
     yield from sorted(everything, key=rank)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -11,18 +11,21 @@ import anywidget
 from traitlets import Dict, Unicode
 
 from attnwidgets._errors import suggest
+from attnwidgets._progress import progress
 from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
-from attnwidgets.views.offer import check_units, explanations_of
+from attnwidgets.views.offer import check_units, is_trace, offered
 from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from attnwidgets.views.sources import Source
+
+_Shared = TypeVar("_Shared", TileStore, Selection)
 
 # One store and one selection per trace, for as long as a view shows it.
 _STORES: WeakValueDictionary[str, TileStore] = WeakValueDictionary()
@@ -48,7 +51,7 @@ class View(anywidget.AnyWidget):
         marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
         index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
         title: Heading.
-        methods: What an Explorer offers; empty: everything it can.
+        methods: What an Explorer offers; empty: everything there is.
         units: Units offered ("token", "word", ...); empty: all.
         layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
         layout: ipywidgets Layout of the output.
@@ -90,10 +93,13 @@ class View(anywidget.AnyWidget):
         if index_base not in {0, 1}:
             raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
         methods, units = _names("methods", methods), _names("units", units)
-        explanations = explanations_of(self._VIEW, shown, methods, many=self._MANY_METHODS)
+        explanations, menu = offered(self._VIEW, shown, methods, many=self._MANY_METHODS)
         check_units(self._VIEW, explanations, units)
         main = explanations[0]
         self._explanations = tuple(explanations)
+        self._menu = tuple(menu)
+        # What is named belongs into a page; what the menu only offers does not.
+        self._asked_for = bool(methods) or not is_trace(shown)
         self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
         self._options: dict[str, Any] = {
@@ -121,12 +127,21 @@ class View(anywidget.AnyWidget):
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         """Join the store and the selection of this view's trace, and go where the caller wants to look."""
         main = self._explanations[0]
-        store = _STORES.get(self._trace_id)
-        if store is None or not store.is_open:
+        store = _still_open(_STORES, self._trace_id)
+        if store is None:
             store = _STORES[self._trace_id] = TileStore()
         store.acquire(self._holder)
-        first = (self._wanted["layer"], self._wanted["head"])
-        keys = store.register(self._explanations, self._holder, units=self._options["units"], first=first)
+        selection = _still_open(_SELECTIONS, self._trace_id)
+        layer = self._wanted["layer"]
+        if layer is None and selection is not None:
+            layer = selection.layer
+        keys = store.register(
+            self._explanations,
+            self._holder,
+            units=self._options["units"],
+            first=(layer, self._wanted["head"]),
+            menu=self._menu,
+        )
         self._keys = frozenset(keys)
         stream = main.stream or "self"
         base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
@@ -138,8 +153,7 @@ class View(anywidget.AnyWidget):
                 self._options["unit"] = main.unit
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
 
-        selection = _SELECTIONS.get(self._trace_id)
-        if selection is None or not selection.is_open:
+        if selection is None:
             selection = _SELECTIONS[self._trace_id] = Selection(
                 store,
                 layer=base.layers[0],
@@ -171,6 +185,33 @@ class View(anywidget.AnyWidget):
         units = self._options["units"]
         held = [source for source in self.store.sources() if source.method in self._keys]
         return [source for source in held if source.unit in units] or held if units else held
+
+    def complete(self, layers: Collection[int] | None = None) -> None:
+        """Compute what this view was asked to show and has not computed yet, with a progress bar.
+
+        That is the map it was given, or the methods an Explorer was given by name; not what its menu only
+        offers.
+
+        Args:
+            layers: Only these; None: all.
+        """
+        if not self._asked_for:
+            return
+        for key, entry in self.store.menu.items():
+            if key in self._keys and not entry.refusal:
+                self.store.make(key)
+        missing = {
+            (source.method, source.stream, layer): source
+            for source in self.sources()
+            for layer in source.layers
+            if layer not in source.ready and (layers is None or layer in layers)
+        }
+        for (_, _, layer), source in progress(
+            missing.items(), desc=f"{self._VIEW}: layers", total=len(missing)
+        ):
+            source.layer(layer)
+        if missing:
+            self.store.announce()
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -214,7 +255,10 @@ class View(anywidget.AnyWidget):
     def _png(self) -> bytes:
         from attnwidgets.export.figures import png
 
-        return png(self._explanations[0])
+        shown = self._explanations[0]
+        # A picture that stands in for the view is not worth running the model for.
+        ready = getattr(shown, "computed_layers", None)
+        return png(shown if ready is None else shown.select(layer=ready))
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({self._explanations[0]!r})"
@@ -257,6 +301,12 @@ def link(first: View, *others: View) -> None:
         first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
         view.selection = first.selection
         before.release(view._holder)  # noqa: SLF001
+
+
+def _still_open(models: Mapping[str, _Shared], trace_id: str) -> _Shared | None:
+    """Return the model of a trace, if the browser may still know it."""
+    found = models.get(trace_id)
+    return found if found is not None and found.is_open else None
 
 
 def _names(argument: str, given: Sequence[str]) -> tuple[str, ...]:

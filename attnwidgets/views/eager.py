@@ -22,35 +22,58 @@ class Pack:
     """The eager bytes, and where everything lies in them.
 
     Sources are packed in the order given: a source comes whole while the tile budget lasts, else as
-    thumbnails with the tiles that are looked at first.
+    thumbnails with the tiles that are looked at first. Of a source that is computed on demand comes what
+    there is.
 
     Args:
         sources: Most important first.
         first: Layer and head that a view opens with.
+        after: What was packed before; its bytes and its entries come first, and its budget is gone.
     """
 
-    def __init__(self, sources: Sequence[Source], first: tuple[int, int | str]) -> None:
+    def __init__(
+        self, sources: Sequence[Source], first: tuple[int, int | str], after: Pack | None = None
+    ) -> None:
+        self.ids: frozenset[str] = frozenset(source.id for source in sources)
         self.thumbs: list[dict[str, Any]] = []
         self.tiles: list[dict[str, Any]] = []
         self._parts: list[bytes] = []
-        self._length = 0
-        self._for_tiles = TILE_BUDGET
-        self._for_thumbs = THUMB_BUDGET
+        self.length: int = 0
+        self.room_for_tiles: int = TILE_BUDGET
+        self.room_for_thumbs: int = THUMB_BUDGET
+        if after is not None:
+            self.ids |= after.ids
+            self.thumbs, self.tiles = list(after.thumbs), list(after.tiles)
+            self._parts, self.length = [after.data], after.length
+            self.room_for_tiles, self.room_for_thumbs = after.room_for_tiles, after.room_for_thumbs
         for source in sources:
-            self._add(source, first)
+            if source.on_demand:
+                self._add_computed(source, first)
+            else:
+                self._add(source, first)
 
     @property
     def data(self) -> bytes:
         """Return the bytes."""
         return b"".join(self._parts)
 
+    def _add_computed(self, source: Source, first: tuple[int, int | str]) -> None:
+        if not source.ready:
+            return
+        self._thumbnails(source)
+        for layer in sorted(source.ready, key=lambda number: number != first[0]):
+            for key in source.heads_of_tiles(layer):
+                if self.room_for_tiles <= 0:
+                    return
+                self._tile(source, layer, key)
+
     def _add(self, source: Source, first: tuple[int, int | str]) -> None:
         rows, cols = source.shape
         heads = 1 if source.heads is None else len(source.heads)
         dense = len(source.layers) * heads * rows * cols
         reduced = 0 if source.heads is None else 2 * len(source.layers) * rows * cols
-        fits = dense + reduced <= self._for_tiles
-        if fits and max(rows, cols) <= THUMB_SIDE and dense <= self._for_thumbs:
+        fits = dense + reduced <= self.room_for_tiles
+        if fits and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
             self._whole(source, rows, cols)
             return
         if source.heads is not None:
@@ -67,7 +90,7 @@ class Pack:
 
     def _whole(self, source: Source, rows: int, cols: int) -> None:
         # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail.
-        start, scales = self._length, []
+        start, scales = self.length, []
         for layer in source.layers:
             values = padded(source, layer)
             scale = [scale_of(head, stochastic=source.stochastic) for head in values]
@@ -75,7 +98,7 @@ class Pack:
             scales.append(scale)
             present = len(source.layer(layer))
             for place, (key, value) in enumerate(zip(source.heads or ("-",), scale, strict=True)):
-                self._length += rows * cols
+                self.length += rows * cols
                 if place >= present:
                     continue
                 self.tiles.append(
@@ -88,13 +111,13 @@ class Pack:
                         "codec": "i8" if source.signed else "u8",
                         "gamma": GAMMA,
                         "scale": value,
-                        "offset": self._length - rows * cols,
+                        "offset": self.length - rows * cols,
                         "length": rows * cols,
                     }
                 )
             self._parts.append(block.tobytes())
-        self._for_tiles -= self._length - start
-        self._for_thumbs -= self._length - start
+        self.room_for_tiles -= self.length - start
+        self.room_for_thumbs -= self.length - start
         self._thumbs_at(source, rows, cols, scales, start)
         if source.heads is not None:
             for layer in source.layers:
@@ -102,12 +125,12 @@ class Pack:
                     self._tile(source, layer, key)
 
     def _thumbnails(self, source: Source) -> None:
-        made = thumbnails(source, self._for_thumbs)
+        made = thumbnails(source, self.room_for_thumbs)
         if made is None:
             return  # the budget is spent on sources that came first; a view asks for these
-        self.thumbs.append({**made.meta(), "offset": self._length, "length": len(made.data)})
+        self.thumbs.append({**made.meta(), "offset": self.length, "length": len(made.data)})
         self._append(made.data)
-        self._for_thumbs -= len(made.data)
+        self.room_for_thumbs -= len(made.data)
 
     def _thumbs_at(self, source: Source, rows: int, cols: int, scales: list[list[float]], start: int) -> None:
         meta = describe_thumbs(source.id, rows, cols, scales, signed=source.signed)
@@ -116,10 +139,10 @@ class Pack:
 
     def _tile(self, source: Source, layer: int, head: int | str) -> None:
         tile = source.tile(layer, head)
-        self.tiles.append({**tile.meta(), "offset": self._length, "length": len(tile.data)})
+        self.tiles.append({**tile.meta(), "offset": self.length, "length": len(tile.data)})
         self._append(tile.data)
-        self._for_tiles -= len(tile.data)
+        self.room_for_tiles -= len(tile.data)
 
     def _append(self, data: bytes) -> None:
         self._parts.append(data)
-        self._length += len(data)
+        self.length += len(data)

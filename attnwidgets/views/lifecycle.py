@@ -30,7 +30,7 @@ class Cells:
 
     def mark(self, view: Closable) -> None:
         """Tie a view to the cell that runs now, where there is a notebook with cells."""
-        shell = _shell()
+        shell = running_shell()
         place = _place(shell)
         if place is None:
             return
@@ -44,7 +44,7 @@ class Cells:
         self._marks.pop(view, None)
 
     def _after_cell(self, _result: object = None) -> None:
-        place = _place(_shell())
+        place = _place(running_shell())
         if place is None:
             return
         cell, run = place
@@ -58,7 +58,8 @@ class Cells:
 CELLS = Cells()
 
 
-def _shell() -> Any:
+def running_shell() -> Any:
+    """Return the IPython shell, where there is one; IPython is not imported for it."""
     module = sys.modules.get("IPython")
     return None if module is None else module.get_ipython()
 

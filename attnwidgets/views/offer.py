@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.menu import Entry, entries_of
+from attnwidgets.views.same import units_of
 from attnwidgets.views.sources import is_attributions
-from attnwidgets.views.store import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXPLORER_METHODS = ("attention", "rollout")
-"""Methods an Explorer offers for a trace when none are named: what every recorded pass can answer."""
+RECORDED = ("attention", "rollout")
+"""Methods an Explorer has without their being chosen: what every recorded pass answers at once."""
 
 
 def is_trace(shown: Any) -> bool:
@@ -37,8 +38,8 @@ def attention_of(trace: Any) -> list[Any]:
     return [attention(trace, stream=name) for name in streams]
 
 
-def explanations_of(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> list[Any]:
-    """Return the explanations that a view shows.
+def offered(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> tuple[list[Any], list[Entry]]:
+    """Return the explanations that a view has from the start, and the menu of those made when chosen.
 
     Args:
         view: The view's name, for errors.
@@ -60,29 +61,25 @@ def explanations_of(view: str, shown: Any, methods: Sequence[str], *, many: bool
     if not many:
         if methods:
             raise ValueError(f"{view}() shows one method; methods= is for Explorer().")
-        return [shown] if is_explanation(shown) else attention_of(shown)
+        return [shown] if is_explanation(shown) else attention_of(shown), []
     if is_explanation(shown):
-        return _from_map(view, shown, methods)
-    return _from_trace(shown, methods or EXPLORER_METHODS)
+        return _from_map(view, shown, methods), []
+    return _from_trace(shown, methods)
 
 
-def _from_trace(trace: Any, names: Sequence[str]) -> list[Any]:
+def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry]]:
     from attnwidgets.explanations.registry import methods as registered
 
     table = registered()
-    found = []
-    for name in names:
-        function = table[name].function
-        for base in attention_of(trace):
-            if name == "attention":
-                found.append(base)
-            elif base.query is base.key or base.query == base.key:
-                found.append(
-                    function(
-                        trace, **({} if base.stream == trace.default_stream else {"stream": base.stream})
-                    )
-                )
-    return found
+    found: list[Any] = []
+    # A view opens with the first of the methods that are named.
+    made = [name for name in names if name in RECORDED or name == names[0]] or RECORDED
+    for name in made:
+        if name == "attention":
+            found.extend(attention_of(trace))
+        else:
+            found.extend(Entry(table[name], trace).make())
+    return found, entries_of(trace, names, made)
 
 
 def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:

@@ -52,6 +52,21 @@ class SharedModel(anywidget.AnyWidget):
         # Never drawn, so it needs no Layout of its own.
         super().__init__(layout=Runtime.get().layout, **traits)
 
+    def open(self) -> None:
+        """Make the model known to the browser."""
+        super().open()
+        self._let_browser_choose_thread()
+
+    def _send(self, msg: dict[str, object], buffers: list[bytes] | None = None) -> None:
+        super()._send(msg, buffers)
+        self._let_browser_choose_thread()
+
+    def _let_browser_choose_thread(self) -> None:
+        # ipykernel 7.4 hands messages to the thread that wrote last: once a cell wrote, requests would wait
+        # for cells. Without this note they arrive where the browser sends them, beside a running cell.
+        if hasattr(self.comm, "_reply_subshell_id"):
+            delattr(self.comm, "_reply_subshell_id")
+
     @property
     def is_open(self) -> bool:
         """Whether the browser may still know this model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from traitlets import Any as AnyTrait
@@ -147,9 +148,12 @@ class Selection(SharedModel):
 
     @validate("method")
     def _check_method(self, proposal: dict[str, Any]) -> str:
-        return self._among(
-            "method", proposal["value"], (s.method for store in self._stores for s in store.sources())
-        )
+        method = proposal["value"]
+        for store in self._stores:
+            # Chosen from Python, a method is made at once; the browser asks the store for it first.
+            if method in store.menu and current_thread() is main_thread():
+                store.make(method, self.layer)
+        return self._among("method", method, (s.method for store in self._stores for s in store.sources()))
 
     @validate("stream")
     def _check_stream(self, proposal: dict[str, Any]) -> str:

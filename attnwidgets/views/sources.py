@@ -75,10 +75,18 @@ class Source:
         )
         heads = None if self.attributions else explanation.heads
         self.heads: tuple[int, ...] | None = None if heads is None else tuple(int(n) for n in heads)
-        self.signed = bool(getattr(explanation, "signed", self.attributions))
-        self.stochastic = bool(getattr(explanation, "stochastic", False))
+        self.on_demand = bool(getattr(explanation, "on_demand", False))
+        # What would have to be computed to be known: room for a sign costs a bit of precision.
+        self.signed = self._fact("signed", unknown=True, absent=self.attributions)
+        self.stochastic = self._fact("stochastic", unknown=False)
         self._lock = Lock()
         self._in_unit: Any = explanation if explanation.unit == unit else None
+
+    def _fact(self, name: str, *, unknown: bool, absent: bool = False) -> bool:
+        if not self.on_demand:
+            return bool(getattr(self.explanation, name, absent))
+        known = self.explanation.known(name)
+        return unknown if known is None else bool(known)
 
     # -- what the browser is told ------------------------------------------------------------------
 
@@ -97,7 +105,12 @@ class Source:
     @property
     def causal(self) -> bool:
         """Whether nothing looks ahead, as far as that is known before a layer is read."""
-        return bool(getattr(self.explanation, "causal", False))
+        return self._fact("causal", unknown=False)
+
+    @property
+    def ready(self) -> tuple[int, ...]:
+        """The layers that can be read at once, without running a model."""
+        return self.explanation.computed_layers if self.on_demand else self.layers
 
     def describe(self, query: str, key: str) -> dict[str, Any]:
         """Return the Source of wire.ts; `query` and `key` name its axes in the header."""
@@ -110,6 +123,7 @@ class Source:
             "query": query,
             "key": key,
             "layers": list(self.layers),
+            "computed": list(self.ready) if self.on_demand else None,
             "heads": None if self.heads is None else list(self.heads),
             "causal": self.causal,
             "signed": self.signed,

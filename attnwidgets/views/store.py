@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import dataclasses
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from traitlets import Bytes, Dict
 
+from attnwidgets._progress import Cancelled
 from attnwidgets.views.eager import Pack
+from attnwidgets.views.header import describe, looked_at
+from attnwidgets.views.jobs import Job, Jobs
 from attnwidgets.views.runtime import SharedModel
-from attnwidgets.views.sources import Source, is_attributions
+from attnwidgets.views.same import in_unit, same, units_of
+from attnwidgets.views.sources import Source, title_of
 from attnwidgets.views.thumbnails import thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from attnwidgets.views.menu import Entry
+
+    Answer = tuple[dict[str, Any], list[bytes]]
+
 
 class TileStore(SharedModel):
     """Holds explanations by method key, describes them in `header` and answers the views' requests.
 
-    Requests arrive on a subshell, beside a running cell: the handler only reads what was recorded, and takes
-    a lock only to look up a source.
+    Requests arrive on a subshell, beside a running cell: the handler only reads what was recorded or
+    computed, and takes a lock only to look up a source. What is yet to be computed becomes a job of the
+    main loop.
     """
 
     header = Dict().tag(sync=True, echo_update=False)
@@ -31,9 +40,14 @@ class TileStore(SharedModel):
     def __init__(self) -> None:
         self._lock = RLock()
         self._sources: dict[str, Source] = {}
+        self._menu: dict[str, Entry] = {}
+        self._units: dict[str, frozenset[str]] = {}
         self._holders: dict[str, set[str]] = {}
         self._used: set[tuple[str, str]] = set()
+        self._first: tuple[int, int | str] = (0, "-")
+        self._base: Pack | None = None
         super().__init__()
+        self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
 
     # -- what is in it -----------------------------------------------------------------------------
@@ -43,6 +57,13 @@ class TileStore(SharedModel):
         with self._lock:
             return tuple(self._sources.values())
 
+    @property
+    def menu(self) -> dict[str, Entry]:
+        """What can be chosen, and what cannot, by key; a method that was made is no longer among it."""
+        with self._lock:
+            made = {source.method for source in self._sources.values()}
+            return {key: entry for key, entry in self._menu.items() if key not in made}
+
     def register(
         self,
         explanations: Sequence[Any],
@@ -50,38 +71,57 @@ class TileStore(SharedModel):
         *,
         units: Sequence[str] = (),
         first: tuple[int | None, int | str | None] = (None, None),
+        menu: Sequence[Entry] = (),
     ) -> list[str]:
-        """Make explanations known to the browser and return their method keys.
+        """Make explanations known to the browser and return their method keys, then those of the menu.
 
         An explanation that is here already (same method, options and numbers) keeps its key, so that
-        running a cell again adds nothing.
+        running a cell again adds nothing. Of a map that is computed on demand, the layer that the view opens
+        with is computed.
 
         Args:
             explanations: MixingMaps or Attributions.
             holder: Token of the view that shows them.
             units: Only these units; empty: every unit an explanation can be read in.
             first: Layer and head a view opens with.
+            menu: What the view can make when it is chosen.
         """
-        for explanation in explanations:
-            # Requests arrive beside a running cell, where the model may be in use: none may run it.
-            if getattr(explanation, "runs_model", False):
-                for layer in explanation.layers:
-                    explanation.layer(layer)
         keys = []
-        with self._lock:
-            before = tuple(self._sources)
-            for explanation in explanations:
-                key = self._key(explanation)
-                keys.append(key)
-                self._holders.setdefault(key, set()).add(holder)
-                offered = units_of(explanation)
-                for unit in [name for name in offered if name in units] or offered[: 1 if units else None]:
-                    source = Source(explanation, key, unit)
-                    self._sources.setdefault(source.id, source)
-            changed = tuple(self._sources) != before
-        if changed:
-            self._describe(first)
+        before = self._contents()
+        for place, explanation in enumerate(explanations):
+            held = self._held(explanation)
+            found = explanation if held is None else held.explanation
+            if place == 0:
+                _open(found, first[0])
+            key = self._new_key(str(found.method), _stream(found)) if held is None else held.method
+            keys.append(key)
+            self._hold(key, holder)
+            self._add(explanation if held is None else found, key, units)
+        for entry in menu:
+            key = self._key_of(entry)
+            keys.append(key)
+            self._hold(key, holder)
+            known = self._units.get(key, frozenset(units))
+            self._units[key] = known | frozenset(units) if known and units else frozenset()
+        if self._contents() != before:
+            self._base = None
+            self._first = looked_at(self.sources(), first)
+            self.announce()
         return keys
+
+    def _contents(self) -> list[Any]:
+        return [*self._sources, *((key, entry.refusal) for key, entry in self._menu.items())]
+
+    def _hold(self, key: str, holder: str) -> None:
+        with self._lock:
+            self._holders.setdefault(key, set()).add(holder)
+
+    def _add(self, explanation: Any, key: str, units: Sequence[str] | frozenset[str]) -> None:
+        offered = units_of(explanation)
+        for unit in [name for name in offered if name in units] or offered[: 1 if units else None]:
+            source = Source(explanation, key, unit)
+            with self._lock:
+                self._sources.setdefault(source.id, source)
 
     def release(self, holder: str) -> None:
         """Forget what only one view showed; the last view closes the store."""
@@ -92,44 +132,132 @@ class TileStore(SharedModel):
                     del self._holders[key]
             # The browser keeps the old header until something new is registered: nothing points at these.
             self._sources = {name: s for name, s in self._sources.items() if s.method in self._holders}
+            self._menu = {key: entry for key, entry in self._menu.items() if key in self._holders}
         super().release(holder)
+        if not self.is_open:
+            self._jobs.close()
 
-    def _key(self, explanation: Any) -> str:
-        """Return the key under which an explanation is known, or a new one.
-
-        A key never comes to mean other numbers: browsers keep tiles by it.
-        """
-        stream = getattr(explanation, "stream", "") or "self"
-        for held in self._sources.values():
-            if held.method.split("#")[0] != explanation.method or held.stream != stream:
+    def _held(self, explanation: Any) -> Source | None:
+        """Return the source by which an explanation is known already: it may have more layers."""
+        for held in self.sources():
+            if held.method.split("#")[0] != explanation.method or held.stream != _stream(explanation):
                 continue
             found = in_unit(held.explanation, explanation.unit)
             if same(held.explanation, explanation) or same(found, explanation):
-                return held.method
-        key, number = str(explanation.method), 1
-        while (key, stream) in self._used:
-            number += 1
-            key = f"{explanation.method}#{number}"
-        self._used.add((key, stream))
+                return held
+        return None
+
+    def _key_of(self, entry: Entry) -> str:
+        """Return the key of an entry of the menu: what the method made of it will be known by."""
+        known = (key for key, held in self._menu.items() if held.name == entry.name)
+        key = next(known, None) or self._new_key(entry.name, *entry.trace.streams)
+        with self._lock:
+            self._menu[key] = entry  # what failed may be chosen again
         return key
 
-    def _describe(self, first: tuple[int | None, int | str | None]) -> None:
-        header, eager = describe(self.sources(), first)
+    def _new_key(self, name: str, *streams: str) -> str:
+        # A key never comes to mean other numbers: browsers keep tiles by it.
+        key, number = name, 1
+        while any((key, stream) in self._used for stream in streams):
+            number += 1
+            key = f"{name}#{number}"
+        self._used |= {(key, stream) for stream in streams}
+        return key
+
+    def announce(self) -> None:
+        """Tell the browser what there is; what was packed before is packed no more."""
+        sources, menu = self.sources(), self.menu
+        if not (self.is_open and sources):  # the views were closed while this was on its way
+            return
+        base = self._base
+        if base is None:
+            base = self._base = Pack([source for source in sources if not source.on_demand], self._first)
+        pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
         with self.hold_sync():
-            self.eager = eager
-            self.header = header
+            self.eager = pack.data
+            self.header = describe(sources, pack, menu)
+
+    # -- the menu ----------------------------------------------------------------------------------
+
+    def make(self, key: str, layer: int | None = None) -> None:
+        """Make a method of the menu, with the layer looked at, and show it. Runs the model.
+
+        Raises:
+            LookupError: There is no such entry.
+            ValueError: The method cannot serve the trace; and whatever else it raises.
+        """
+        with self._lock:
+            entry = self._menu.get(key)
+        if entry is None:
+            raise LookupError(f"{key!r} is no longer offered; run the cell again.")
+        if any(source.method == key for source in self.sources()):
+            return
+        if entry.refusal:
+            raise ValueError(entry.refusal)
+        made = []
+        for explanation in entry.make():
+            held = self._held(explanation)
+            made.append(explanation if held is None else held.explanation)
+        _open(made[0], layer)
+        if key in self._holders:
+            for explanation in made:
+                self._add(explanation, key, self._units.get(key, frozenset()))
+        self.announce()
+
+    def _choose(self, request: dict[str, Any]) -> None:
+        key = request.get("source", "")
+        try:
+            self.make(key, request.get("layer"))
+        except Cancelled:
+            raise
+        except Exception as error:
+            with self._lock:
+                if key in self._menu:
+                    self._menu[key] = dataclasses.replace(self._menu[key], refusal=_words(error))
+            self.announce()
+            raise
+        self._reply({"kind": "made", "id": request["id"], "source": key})
 
     # -- requests ----------------------------------------------------------------------------------
+
+    def _reply(self, reply: dict[str, Any], buffers: Sequence[bytes] = ()) -> None:
+        if self.is_open:  # the views may have been closed while their request was on the way
+            self.send(reply, list(buffers))
 
     def _answer(self, _: object, content: Any, __: object) -> None:
         if not isinstance(content, dict) or "kind" not in content:
             return
-        reply, buffers = self.answer(content)
-        if self.is_open:  # the views may have been closed while their request was on the way
-            self.send(reply, buffers)
+        kind, number = content["kind"], content.get("id")
+        if kind == "cancel":
+            self._jobs.cancel(content.get("job"))
+        elif kind == "method":
+            entry = self._menu.get(content.get("source", ""))
+            text = "" if entry is None else entry.title
+            job = Job(number, "method", content.get("source"), text, lambda: self._choose(content))
+            self._jobs.submit(job)
+        elif (source := self._awaited(content)) is not None:
+            kind, layer = f"{source.method}/{source.stream}", content["layer"]
+            text = f"{title_of(source.explanation)}, layer {layer}"
+            self._jobs.submit(Job(number, kind, layer, text, lambda: self._compute(content)))
+        else:
+            self._reply(*self.answer(content))
 
-    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """Return the Reply of wire.ts to a Request, and its buffers."""
+    def _awaited(self, request: dict[str, Any]) -> Source | None:
+        """Return the source that must compute a layer before it can answer a request."""
+        source = self._sources.get(request.get("source", ""))
+        layer = request.get("layer")
+        if source is None or layer not in source.layers or layer in source.ready:
+            return None
+        return source
+
+    def _compute(self, request: dict[str, Any]) -> None:
+        source = self._source(request.get("source", ""))
+        source.layer(request["layer"])
+        self._reply(*self.answer(request))
+        self.announce()
+
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """Return the Reply of wire.ts to a Request for numbers, and its buffers."""
         kind, number = request["kind"], request.get("id")
         if kind == "ping":
             return {"kind": "pong", "id": number}, []
@@ -139,7 +267,7 @@ class TileStore(SharedModel):
         try:
             return read(self._source(request.get("source", "")), request)
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
-            return {"kind": "error", "id": number, "message": str(error)}, []
+            return {"kind": "error", "id": number, "message": _words(error)}, []
 
     def _source(self, name: str) -> Source:
         with self._lock:
@@ -149,12 +277,28 @@ class TileStore(SharedModel):
         return source
 
 
-def _tile(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+def _stream(explanation: Any) -> str:
+    return getattr(explanation, "stream", "") or "self"
+
+
+def _words(error: BaseException) -> str:
+    # str() of a KeyError is its argument's repr.
+    return str(error.args[0] if isinstance(error, KeyError) and error.args else error) or type(error).__name__
+
+
+def _open(explanation: Any, layer: int | None) -> None:
+    """Compute the layer that a view opens with, of what is computed on demand: the nearest there is."""
+    if getattr(explanation, "on_demand", False):
+        wanted = explanation.layers[0] if layer is None else layer
+        explanation.layer(min(explanation.layers, key=lambda number: abs(number - wanted)))
+
+
+def _tile(source: Source, request: dict[str, Any]) -> Answer:
     tile = source.tile(request["layer"], request["head"])
     return {"kind": "tile", "id": request["id"], **tile.meta()}, [tile.data]
 
 
-def _row(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+def _row(source: Source, request: dict[str, Any]) -> Answer:
     values, row = source.matrix(request["layer"], request["head"]), int(request["row"])
     if not 0 <= row < len(values):
         raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
@@ -162,103 +306,8 @@ def _row(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[
     return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
 
 
-def _thumbs(source: Source, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+def _thumbs(source: Source, request: dict[str, Any]) -> Answer:
     made = thumbnails(source)
     if made is None:
         raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
     return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]
-
-
-def describe(
-    sources: Sequence[Source], first: tuple[int | None, int | str | None]
-) -> tuple[dict[str, Any], bytes]:
-    """Return the header of wire.ts for sources, and the eager bytes it points into.
-
-    Args:
-        sources: Most important first.
-        first: Layer and head a view opens with; None: the first there is.
-    """
-    axes: dict[str, dict[str, Any]] = {}
-    described = []
-    for source in sources:
-        query, key = (_place(axes, side) for side in source.axes())
-        described.append(source.describe(query, key))
-    main = sources[0]
-    layer = main.layers[0] if first[0] is None else first[0]
-    head = (main.heads or ("-",))[0] if first[1] is None else first[1]
-    pack = Pack(sources, (layer, head))
-    provenance = dict(getattr(main.explanation, "provenance", {}))
-    predictions = (predictions_of(source.explanation) for source in sources)
-    warnings = dict.fromkeys(str(getattr(source.explanation, "warning", "") or "") for source in sources)
-    header = {
-        "version": 1,
-        "model": model_name(str(provenance.get("model", "") or "")),
-        "text": str(provenance.get("text", "") or ""),
-        "warning": "; ".join(filter(None, warnings)),
-        "axes": axes,
-        "sources": described,
-        "thumbs": pack.thumbs,
-        "tiles": pack.tiles,
-        "predictions": next((p for p in predictions if p["items"]), {"title": "", "items": []}),
-    }
-    return header, pack.data
-
-
-def model_name(name: str) -> str:
-    """Return a model's name as it is shown: of a folder its last two parts, for pages are published."""
-    parts = PurePath(name).parts
-    return "/".join(parts[-2:]) if len(parts) > 2 or PurePath(name).is_absolute() else name  # noqa: PLR2004
-
-
-def units_of(explanation: Any) -> list[str]:
-    """Return the units an explanation can be read in, its own first."""
-    available = getattr(explanation, "available_units", None)
-    names = list(available()) if available is not None else []
-    return list(dict.fromkeys([explanation.unit, *names]))
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two explanations are the same numbers got in the same way."""
-    if one is other:
-        return True
-    if type(one) is not type(other) or one.method != other.method or one.unit != other.unit:
-        return False
-    if repr(one.provenance) != repr(other.provenance):
-        return False
-    if is_attributions(one):
-        return bool(np.array_equal(one.values, other.values))
-    if one.layers != other.layers or one.heads != other.heads:
-        return False
-    return all(np.array_equal(one.layer(n), other.layer(n)) for n in one.layers)
-
-
-def in_unit(explanation: Any, unit: str) -> Any:
-    """Return an explanation in another unit, or None where it cannot be read so."""
-    if unit == explanation.unit or unit not in units_of(explanation):
-        return None
-    return explanation.to(unit)
-
-
-def predictions_of(explanation: Any) -> dict[str, Any]:
-    """Return what the model predicted, as wire.ts has it."""
-    carried = getattr(explanation, "predictions", None) or ("", ())
-    title, items = carried
-    return {
-        "title": str(title),
-        "items": [
-            {"label": str(item.label), "probability": float(item.probability), "id": int(item.id)}
-            for item in items
-        ],
-    }
-
-
-def _place(axes: dict[str, dict[str, Any]], axis: dict[str, Any]) -> str:
-    """Put an axis into the header once and return its key."""
-    for key, held in axes.items():
-        if held == axis:
-            return key
-    key = axis["unit"]
-    while key in axes:
-        key += "'"
-    axes[key] = axis
-    return str(key)

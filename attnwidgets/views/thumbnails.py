@@ -25,7 +25,8 @@ _LEAST = 8
 class Thumbnails:
     """The thumbnails of one source: what wire.ts calls Thumbs, and its bytes.
 
-    `scale` is the largest magnitude [layer][head]; `data` holds the codes [layer][head][row][col].
+    `scale` is the largest magnitude [layer][head]; `data` holds the codes [layer][head][row][col]. A layer
+    that is not computed yet has neither.
     """
 
     source: str
@@ -58,8 +59,13 @@ def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
         rows, cols = max(1, rows // 2), max(1, cols // 2)
     if rows < least:
         return None
-    scales, parts = [], []
+    scales: list[list[float]] = []
+    parts = []
+    ready = source.ready
     for layer in source.layers:
+        if layer not in ready:
+            scales.append([])
+            continue
         values = pool(padded(source, layer), rows, cols)
         # What is no finite number has no place on a scale.
         scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))

@@ -2,16 +2,22 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import * as shorthand from "./shorthand.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const out = fileURLToPath(new URL("../../attnwidgets/static/", import.meta.url));
 /** Bytes of a bundle; beyond it a notebook that saves its widgets becomes heavy. A page also carries its host. */
 const LIMITS = { "attnwidgets.js": 60_000, "standalone.js": 64_000 };
 
+/** `Math.max` is read as `Math_max`, and so on, which the minifier gives a short name. */
+const define = Object.fromEntries(Object.keys(shorthand).map((name) => [name.replace("_", "."), name]));
+
 const shared = {
   absWorkingDir: root,
   bundle: true,
   charset: "utf8",
+  define,
+  inject: ["scripts/shorthand.js"],
   legalComments: "none",
   loader: { ".css": "text" },
   logLevel: "warning",

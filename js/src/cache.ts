@@ -10,7 +10,7 @@ export const CACHE_BYTES = 64 * 2 ** 20;
 
 const CUT = "the reply was cut";
 
-export type DataReply = Exclude<Reply, { kind: "pong" | "error" }>;
+export type DataReply = Extract<Reply, { kind: "tile" | "row" | "thumbs" }>;
 
 /** Everything is found by `keyOf` its address. */
 export interface Cache {
@@ -31,6 +31,9 @@ export function createCache(): Cache {
   return {
     read(model) {
       eager = model && createEager(model);
+      // A layer may have been added to what is computed one by one.
+      for (const { id, computed } of model?.get("header")?.sources ?? [])
+        if (computed) sheets.delete(keyOf({ source: id }));
     },
     tile(key) {
       const kept = tiles.get(key);

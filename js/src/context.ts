@@ -52,6 +52,15 @@ export interface Status {
   message: string;
 }
 
+/** What the kernel computes for a view, or will when no cell is running. */
+export interface Job {
+  text: string;
+  /** Steps done; null before it began. */
+  done: number | null;
+  /** Steps in all, where that is known. */
+  total: number | null;
+}
+
 /** Matrices of one store, shared by all views of it. Sources are named by `Source.id`. */
 export interface TileClient {
   /** The tile if it is in the browser. Synchronous; never sends anything. */
@@ -67,6 +76,12 @@ export interface TileClient {
   failure(source: string, layer?: number, head?: HeadKey): string | undefined;
   /** Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. */
   thumbs(source: string): ThumbSheet | undefined;
+  /** Have a method of the menu made, with the layer looked at; "header" announces it, then `done` is called. */
+  make(method: string, layer: number, done: () => void): void;
+  /** What is computed now, once it takes longer than a moment. */
+  job(): Job | null;
+  /** Stop that. */
+  cancel(): void;
   /** Called when a tile arrived or was refused, and when the status changed. */
   subscribe(cb: () => void, signal: AbortSignal): void;
   status(): Status;

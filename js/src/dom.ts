@@ -6,11 +6,11 @@ type TagOf<S extends string> = S extends `${infer Tag}.${string}` ? Tag : S;
 type ElementOf<S extends string> =
   TagOf<S> extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[TagOf<S>] : HTMLElement;
 
-/** An element by "tag.class.class", its attributes and children. Strings become text, never markup. */
+/** An element by "tag.class.class", where "row" is the class "aw-row", its attributes and children. Strings become text. */
 export function h<S extends string>(selector: S, ...parts: (Record<string, string> | Node | string)[]): ElementOf<S> {
   const [tag, ...classes] = selector.split(".");
   const el = document.createElement(tag as string);
-  if (classes.length > 0) el.className = classes.join(" ");
+  if (classes.length > 0) el.className = classes.map((name) => `aw-${name}`).join(" ");
   for (const part of parts) {
     if (typeof part === "string" || part instanceof Node) el.append(part);
     else for (const [name, value] of Object.entries(part)) el.setAttribute(name, value);

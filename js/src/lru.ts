@@ -20,15 +20,19 @@ export class ByteLru<V> {
     return entry.value;
   }
 
+  delete(key: string): void {
+    this.#used -= this.#entries.get(key)?.bytes ?? 0;
+    this.#entries.delete(key);
+  }
+
   /** The newest entry stays even if it alone exceeds the budget: it is being looked at. */
   set(key: string, value: V, bytes: number): void {
-    this.#used += bytes - (this.#entries.get(key)?.bytes ?? 0);
-    this.#entries.delete(key);
+    this.delete(key);
+    this.#used += bytes;
     this.#entries.set(key, { value, bytes });
-    for (const [oldest, entry] of this.#entries) {
+    for (const oldest of this.#entries.keys()) {
       if (this.#used <= this.#budget || oldest === key) break;
-      this.#entries.delete(oldest);
-      this.#used -= entry.bytes;
+      this.delete(oldest);
     }
   }
 }

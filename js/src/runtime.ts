@@ -34,7 +34,7 @@ function addStyle(el: Element): void {
 function mount(render: RenderView, pool: TilePool): Renderer {
   return async (props) => {
     const { model, signal } = props;
-    const root = h("div.aw-root");
+    const root = h("div.root");
     // No key may reach the notebook, whose command mode would take the arrows and delete cells. It listens before we
     // do, and leaves alone only what is marked; Notebook 7 looks for the mark on the focused element itself.
     on(root, signal, {
@@ -56,7 +56,7 @@ function mount(render: RenderView, pool: TilePool): Renderer {
       } catch (error) {
         if (mine.aborted) return;
         const why = error instanceof Error ? error.message : String(error);
-        root.replaceChildren(h("div.aw-warning", { role: "alert" }, `This view could not be drawn: ${why}`));
+        root.replaceChildren(h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
         console.error(error);
       }
     };

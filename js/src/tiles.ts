@@ -5,10 +5,11 @@
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
 import { createCache, type DataReply } from "./cache.ts";
-import type { Status, TileClient } from "./context.ts";
+import type { Job, Status, TileClient } from "./context.ts";
 import { atEnd } from "./dom.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
 import type { HeadKey, Reply, Request } from "./wire.ts";
+import { createWorks } from "./works.ts";
 
 export const WAITING_AFTER = 1500;
 export const GONE_AFTER = 8000;
@@ -21,7 +22,8 @@ const TRIES = 2;
 
 type TileAsk = { kind: "tile"; source: string; layer: number; head: HeadKey };
 type RowAsk = { kind: "row"; source: string; layer: number; head: HeadKey; row: number };
-type Ask = TileAsk | RowAsk | { kind: "thumbs"; source: string };
+type MethodAsk = { kind: "method"; source: string; layer: number };
+type Ask = TileAsk | RowAsk | MethodAsk | { kind: "thumbs"; source: string };
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
 interface Flight {
@@ -32,6 +34,8 @@ interface Flight {
   tries: number;
   alive: boolean;
 }
+
+const keyOfAsk = (ask: Ask): string => keyOf(ask.kind === "method" ? { source: ask.source } : ask);
 
 export interface TileStore extends TileClient {
   /** Lend a view's model proxy. Requests go through the oldest proxy that is alive. */
@@ -52,7 +56,15 @@ export function createTiles(): TileStore {
   const rowsWanted = new Map<string, { ask: RowAsk; done: ((values: Float32Array | null) => void)[] }>();
   let ahead: TileAsk[] = [];
   let flight: Flight | null = null;
-  let nextId = 1;
+  /** The last one that was given up: a busy kernel may answer it yet. */
+  let lost: Flight | null = null;
+  /** What the reader stopped; it is asked for again when somebody comes back to it. */
+  const stopped = new Set<string>();
+  const looked = new Map<string, number>();
+  /** Who waits for a method to be made. */
+  let chosen: { source: string; done: () => void } | null = null;
+  // Other pages of the same kernel number their requests as well.
+  let nextId = Math.floor(Math.random() * 2 ** 40);
   let timer: Timer;
   let idle: Timer;
   let pings = 0;
@@ -78,7 +90,7 @@ export function createTiles(): TileStore {
   };
 
   const isHere = (ask: Ask): boolean =>
-    Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
+    ask.kind !== "method" && Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
 
   const finishRow = (key: string, values: Float32Array | null): void => {
     const waiting = rowsWanted.get(key);
@@ -128,9 +140,12 @@ export function createTiles(): TileStore {
 
   const giveUp = (): void => {
     clearTimeout(timer);
-    const lost = flight;
+    for (const gone of [...works.all.values(), ...(flight ? [flight] : [])]) {
+      if (gone.slot !== null && !wanted.has(gone.slot)) wanted.set(gone.slot, gone.ask);
+      lost = gone;
+    }
     flight = null;
-    if (lost && lost.slot !== null && !wanted.has(lost.slot)) wanted.set(lost.slot, lost.ask);
+    works.all.clear();
     finishRows();
     setStatus(
       "no-kernel",
@@ -140,10 +155,21 @@ export function createTiles(): TileStore {
     knock();
   };
 
-  /** End the request in flight, with a reason if it failed. */
+  const isTaken = (key: string): boolean => [...works.all.values()].some((taken) => taken.key === key);
+
+  const works = createWorks<Flight>(
+    () => tell(),
+    () => void send({ kind: "ping", id: nextId++ }),
+    () => giveUp(),
+  );
+
+  /** End a request, with a reason if it failed. */
   const settle = (ended: Flight, why: string | null): void => {
-    clearTimeout(timer);
-    flight = null;
+    if (ended === flight) {
+      clearTimeout(timer);
+      flight = null;
+    }
+    works.all.delete(ended.id);
     if (why !== null) {
       failures.set(ended.key, why);
       finishRow(ended.key, null);
@@ -181,7 +207,7 @@ export function createTiles(): TileStore {
 
   const launch = (ask: Ask, slot: string | null): void => {
     clearTimeout(idle);
-    flight = { id: nextId++, key: keyOf(ask), ask, slot, tries: 1, alive: false };
+    flight = { id: nextId++, key: keyOfAsk(ask), ask, slot, tries: 1, alive: false };
     transmit(flight);
   };
 
@@ -192,7 +218,7 @@ export function createTiles(): TileStore {
       if (wanted.size > 0) ping();
       return;
     }
-    const [row] = rowsWanted.values();
+    const row = [...rowsWanted.values()].find(({ ask }) => !isTaken(keyOf(ask)));
     if (row) {
       launch(row.ask, null);
       return;
@@ -217,18 +243,22 @@ export function createTiles(): TileStore {
   /** Want something within a slot. Set anew, so that the order of the map is the order of the wishes. */
   const want = (ask: Ask, slot: string): void => {
     wanted.delete(slot);
-    const key = keyOf(ask);
+    const key = keyOfAsk(ask);
     if (flight?.key === key) flight.slot ??= slot;
-    else if (!isHere(ask) && !failures.has(key)) wanted.set(slot, ask);
+    else if (!isHere(ask) && !failures.has(key) && !stopped.has(key) && !isTaken(key)) wanted.set(slot, ask);
     pump();
   };
 
   /** The layers before and after the one that was wanted last are likely to be wanted next. */
   const planAhead = (ask: TileAsk): void => {
-    const layers = models[0]?.get("header")?.sources.find((s) => s.id === ask.source)?.layers ?? [];
+    const source = models[0]?.get("header")?.sources.find((s) => s.id === ask.source);
+    const { layers = [], computed = null } = source ?? {};
     const at = layers.indexOf(ask.layer);
     const near = at < 0 ? [] : [layers[at + 1], layers[at - 1]];
-    ahead = near.flatMap((layer) => (layer === undefined ? [] : [{ ...ask, layer }]));
+    // Nothing is computed unasked.
+    ahead = near.flatMap((layer) =>
+      layer === undefined || computed?.includes(layer) === false ? [] : [{ ...ask, layer }],
+    );
   };
 
   // ---- answers ----
@@ -242,16 +272,38 @@ export function createTiles(): TileStore {
     pump();
   };
 
+  /** The kernel took a request up: others may go on meanwhile. */
+  const follow = (taken: Flight, msg: Job): void => {
+    works.follow(taken.id, taken, msg);
+    if (taken.slot !== null && wanted.get(taken.slot) === taken.ask) wanted.delete(taken.slot);
+    if (taken === flight) {
+      clearTimeout(timer);
+      flight = null;
+    }
+    setStatus("ok");
+    tell();
+    pump();
+  };
+
   const receive = (msg: Reply, buffers: DataView[]): void => {
     if (!msg || typeof msg !== "object" || typeof msg.id !== "number") return;
-    const mine = flight?.id === msg.id ? flight : null;
+    works.heard();
+    const mine = [works.all.get(msg.id), flight, lost].find((one) => one?.id === msg.id);
     let problem: string | null = null;
     if (msg.kind === "pong") {
       if (flight) flight.alive = true;
       else recover();
       return;
     }
-    if (msg.kind === "error") problem = String(msg.message);
+    if (msg.kind === "progress") {
+      if (mine) follow(mine, msg);
+      return;
+    }
+    if (msg.kind === "made") {
+      if (chosen?.source === msg.source) chosen.done();
+    } else if (msg.kind === "cancelled") {
+      if (mine && !msg.superseded) stopped.add(mine.key);
+    } else if (msg.kind === "error") problem = String(msg.message);
     else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
     if (mine) {
       settle(mine, problem);
@@ -288,6 +340,7 @@ export function createTiles(): TileStore {
         clearTimeout(timer);
         clearTimeout(idle);
         flight = null;
+        works.all.clear();
         wanted.clear();
         finishRows();
       });
@@ -298,7 +351,22 @@ export function createTiles(): TileStore {
       atEnd(signal, () => listeners.delete(cb));
     },
     status: () => status,
-    failure: (source, layer, head) => failures.get(keyOf({ source, layer, head })),
+    failure(source, layer, head) {
+      const key = keyOf({ source, layer, head });
+      return stopped.has(key) ? "stopped. Go to another layer and back to compute it" : failures.get(key);
+    },
+    make(source, layer, done) {
+      const key = keyOf({ source });
+      stopped.delete(key);
+      failures.delete(key);
+      chosen = { source, done };
+      want({ kind: "method", source, layer }, "method");
+    },
+    job: works.current,
+    cancel() {
+      const work = works.current();
+      if (work) send({ kind: "cancel", id: 0, job: work.id });
+    },
     get: (source, layer, head) => cache.tile(keyOf({ source, layer, head })),
     thumbs(source) {
       const sheet = cache.thumbs(keyOf({ source }));
@@ -307,6 +375,8 @@ export function createTiles(): TileStore {
     },
     request(source, layer, head, slot = `${source} ${typeof head}`) {
       const ask: TileAsk = { kind: "tile", source, layer, head };
+      if (looked.get(source) !== layer) stopped.clear();
+      looked.set(source, layer);
       planAhead(ask);
       want(ask, slot);
     },

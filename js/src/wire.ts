@@ -29,6 +29,8 @@ export interface Source {
   query: string; // key into Header.axes
   key: string;
   layers: number[]; // original layer numbers
+  /** Layers that can be had at once, of a method that computes a layer when it is looked at; null: all. */
+  computed: number[] | null;
   heads: number[] | null; // original head numbers; null: no head axis
   causal: boolean;
   signed: boolean;
@@ -79,6 +81,17 @@ export interface Prediction {
   id: number;
 }
 
+/** A method that can be chosen, and is made then; or that cannot be, with the reason. */
+export interface Offer {
+  method: string; // Source.method of what is made
+  title: string;
+  summary: string;
+  cost: string;
+  refusal: string;
+  /** What a reader must know before using it, such as a property that it declares and does not have. */
+  mark: string;
+}
+
 export interface Header {
   version: 1;
   model: string;
@@ -87,6 +100,8 @@ export interface Header {
   warning: string;
   axes: Record<string, Axis>;
   sources: Source[];
+  /** What is not among the sources yet. */
+  methods: Offer[];
   /** Thumbnails that lie in the eager bytes; the others are asked for. */
   thumbs: (Thumbs & Placed)[];
   /** Tiles that lie in the eager bytes. */
@@ -100,19 +115,31 @@ export interface StoreState {
   eager: DataView;
 }
 
-/** Messages from a view to the store. One in flight, the latest wins; `id` comes back in the reply. */
+/**
+ * Messages from a view to the store. One in flight, the latest wins; `id` comes back in the reply. "method" has a
+ * method of `Header.methods` (`source`) made, with the layer looked at; "cancel" stops what `job` asked for.
+ */
 export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
   | { kind: "thumbs"; id: number; source: string }
+  | { kind: "method"; id: number; source: string; layer: number }
+  | { kind: "cancel"; id: number; job: number }
   | { kind: "ping"; id: number };
 
-/** "tile", "thumbs": one buffer of codes. "row": one buffer of little-endian float32, exact. */
+/**
+ * "tile", "thumbs": one buffer of codes. "row": one buffer of little-endian float32, exact. What takes the model waits
+ * until no cell is running (`done` is null), tells its progress, and ends with what was asked for, "made",
+ * "cancelled" or "error".
+ */
 export type Reply =
   | ({ kind: "tile"; id: number } & TileMeta)
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
   | ({ kind: "thumbs"; id: number } & Thumbs)
   | { kind: "pong"; id: number }
+  | { kind: "progress"; id: number; text: string; done: number | null; total: number | null }
+  | { kind: "made"; id: number; source: string }
+  | { kind: "cancelled"; id: number; superseded: boolean }
   | { kind: "error"; id: number; message: string; needsKernel?: boolean };
 
 /** A cell of a map. `unit` says what the indices count; -1: none. */

@@ -13,7 +13,7 @@ import {
   unitsOf,
   whereWords,
 } from "../src/views/steps.ts";
-import type { Header, HeadKey, Source } from "../src/wire.ts";
+import type { Header, HeadKey, Offer, Source } from "../src/wire.ts";
 
 function source(method: string, unit: string, stream = "self", heads: number[] | null = [0, 1, 2]): Source {
   return {
@@ -25,6 +25,7 @@ function source(method: string, unit: string, stream = "self", heads: number[] |
     query: unit,
     key: unit,
     layers: [0, 1, 2],
+    computed: null,
     heads,
     causal: false,
     signed: false,
@@ -128,7 +129,7 @@ test("a head is named as papers name it, counted as the user counts", () => {
 
 test("an explorer offers what the store has, within what it was restricted to", () => {
   const sources = [source("attention", "token"), source("attention", "word"), source("rollout", "token")];
-  const header = { sources: [...sources, source("attention", "token", "cross")] } as Header;
+  const header = { sources: [...sources, source("attention", "token", "cross")], methods: [] as Offer[] } as Header;
   assert.deepEqual(unitsOf(header, sources[0] as Source, []), ["token", "word"]);
   assert.deepEqual(unitsOf(header, sources[0] as Source, ["word"]), ["word"]);
   assert.deepEqual(unitsOf(header, sources[2] as Source, []), ["token"]);

@@ -21,6 +21,12 @@ ASK = """async code => {
 }""".replace("SESSION", SESSION)
 
 
+def choose(page, menu, name):
+    """Choose an item of a view's menu."""
+    page.get_by_role("combobox", name=menu).click()
+    page.get_by_role("option", name=name, exact=True).click()
+
+
 class Lab:
     """One server of JupyterLab or Notebook 7, seen through one page a notebook."""
 

@@ -9,6 +9,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .lab import choose
+
 NASTY = [
     "</script><script>window.hacked=1</script>",
     "<script>window.hacked=2</script>",
@@ -100,7 +102,7 @@ def test_units_and_methods_change_in_the_page(explorer, page_of):
     heatmap = page.locator(".aw-heatmap")
     page.get_by_text("words", exact=True).first.click()
     heatmap.get_by_text("electroencephalographer").first.wait_for()
-    page.get_by_role("combobox", name="method").select_option(label="rollout")
+    choose(page, "method", "rollout")
     heatmap.get_by_text("rollout").first.wait_for()
     assert "words" in heatmap.inner_text()
     assert "head" not in heatmap.locator(".aw-head").inner_text()  # a rollout has none
@@ -172,7 +174,7 @@ def test_thumbnails_that_did_not_come_first_are_fetched(page_of):
     view = aw.Explorer(aw.from_attentions(numbers, [f"t{i}" for i in range(80)]), units=["token"])
     assert [t["source"] for t in view.store.header["thumbs"]] == ["attention/token/self"]
     page = page_of(view)
-    page.get_by_role("combobox", name="method").select_option(label="rollout")
+    choose(page, "method", "rollout")
     grid = page.locator(".aw-headgrid")
     grid.get_by_text("3 layers · tokens", exact=True).wait_for()
     grid.get_by_text(re.compile("max-pooled")).wait_for()

@@ -63,23 +63,6 @@ def test_marks_are_cells_of_a_heatmap_and_elements_of_a_strip(given):
         aw.TokenStrip(trace, marks=[8])
 
 
-def test_a_shown_view_never_runs_the_model(minilm_trace, monkeypatch):
-    explorer = aw.Explorer(minilm_trace, methods=["attention", "value_zeroing"])
-    aw.Heatmap(aw.value_zeroing(minilm_trace).to("word"))
-
-    def run(*_, **__):
-        raise AssertionError("the model was run for a request")
-
-    monkeypatch.setattr(minilm_trace.model, "forward", run)
-    for layer in minilm_trace.model.encoder.layer:
-        monkeypatch.setattr(layer, "forward", run)
-    for source in explorer.store.sources():
-        for layer in source.layers:
-            head = source.heads_of_tiles(layer)[0]
-            request = {"kind": "tile", "id": 1, "source": source.id, "layer": layer, "head": head}
-            assert explorer.store.answer(request)[0]["kind"] == "tile"
-
-
 def test_an_explorer_offers_attention_and_rollout_in_every_unit(minilm_trace):
     offered = {(s["method"], s["unit"]) for s in aw.Explorer(minilm_trace).store.header["sources"]}
     assert offered == {(m, u) for m in ("attention", "rollout") for u in ("token", "word", "sentence")}
@@ -182,7 +165,7 @@ class Notebook:
 @pytest.fixture
 def notebook(monkeypatch):
     shell = Notebook()
-    monkeypatch.setattr(lifecycle, "_shell", lambda: shell)
+    monkeypatch.setattr(lifecycle, "running_shell", lambda: shell)
     monkeypatch.setattr(lifecycle.CELLS, "_shell", None)
     return shell
 

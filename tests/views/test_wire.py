@@ -56,6 +56,7 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(view.options) == sorted(interface(wire, "ViewOptions"))
     assert sorted(header) == sorted(interface(wire, "Header"))
     assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
+    assert sorted(header["methods"][0]) == sorted(interface(wire, "Offer"))
     assert sorted(next(iter(header["axes"].values()))) == sorted(interface(wire, "Axis"))
     placed = interface(wire, "Placed")
     assert sorted(header["tiles"][0]) == sorted(interface(wire, "TileMeta") + placed)

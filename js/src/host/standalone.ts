@@ -107,6 +107,7 @@ async function answer(request: Request, archive: Archive, bytes: () => string): 
   if (kind === "ping") return [{ kind: "pong", id }, []];
   const refused = (message: string): [Reply, DataView[]] => [{ kind: "error", id, message, needsKernel: true }, []];
   if (kind === "row") return refused("exact values need a running kernel");
+  if (kind === "method" || kind === "cancel") return refused("needs a running kernel");
   const found =
     kind === "thumbs"
       ? archive.thumbs.find((t) => t.source === request.source)

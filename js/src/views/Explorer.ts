@@ -1,27 +1,32 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
-import { h, on } from "../dom.ts";
+import { h } from "../dom.ts";
 import { createHeading, only, view } from "./frame.ts";
 import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
+import { createMenu } from "./menu.ts";
 import { renderPredictions } from "./Predictions.ts";
 import { methodsOf, streamsOf } from "./steps.ts";
 import { renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
-  const choice = (name: "method" | "stream"): Choice => {
-    const made = createChoice(name);
-    on(made.select, signal, { change: () => ctx.selection.set({ [name]: made.select.value }) });
-    return made;
-  };
-  const [method, stream] = [choice("method"), choice("stream")];
+  let wanted = "";
+  const method = createMenu("method", signal, (name) => {
+    const show = (): void => {
+      if (wanted === name && !signal.aborted) ctx.selection.set({ method: name });
+    };
+    wanted = name;
+    if (ctx.header().sources.some((source) => source.method === name)) show();
+    else ctx.tiles.make(name, ctx.resolved().layer, show);
+  });
+  const stream = createMenu("stream", signal, (name) => ctx.selection.set({ stream: name }));
   const heading = createHeading(ctx, method.field, stream.field);
-  const panel = (): HTMLElement => h("div.aw-panel");
+  const panel = (): HTMLElement => h("div.panel");
   const [slider, map, strip, grid, predictions] = [panel(), panel(), panel(), panel(), panel()];
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
-  const [main, side] = [h("div.aw-column", map, strip), h("div.aw-column.aw-side", grid, predictions)];
-  const body = h("div.aw-explorer-body", slider, main, side);
+  const [main, side] = [h("div.column", map, strip), h("div.column.side", grid, predictions)];
+  const body = h("div.explorer-body", slider, main, side);
   root.classList.add("aw-explorer");
   root.role = "region";
   root.ariaLabel = "attention explorer";
@@ -33,7 +38,8 @@ export const renderExplorer = view((ctx, root, signal) => {
     const header = ctx.header();
     const { source } = ctx.resolved();
     heading.show("", header.model);
-    method.offer(options.method ? [] : methodsOf(header, options.methods), source.method);
+    const lost = ctx.tiles.status().state === "no-kernel";
+    method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method);
     const streams = options.stream ? [] : streamsOf(header, source.method);
     stream.offer(
       streams.map((name) => ({ value: name, label: name })),
@@ -53,29 +59,3 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (!only(changed, "hover")) update();
   };
 });
-
-interface Choice {
-  field: HTMLElement;
-  select: HTMLSelectElement;
-  /** Show what can be chosen; a single possibility is no choice and is hidden. */
-  offer(items: { value: string; label: string }[], current: string): void;
-}
-
-function createChoice(name: string): Choice {
-  const select = h("select.aw-button");
-  const field = h("label.aw-field", name, select);
-  let drawn = "";
-  return {
-    field,
-    select,
-    offer(items, current) {
-      field.hidden = items.length < 2;
-      const offered = JSON.stringify(items);
-      if (offered !== drawn) {
-        drawn = offered;
-        select.replaceChildren(...items.map(({ value, label }) => h("option", { value }, label)));
-      }
-      select.value = current;
-    },
-  };
-}

@@ -43,13 +43,13 @@ function peaksOf({ meta, codes }: ThumbSheet): number[][] {
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const heading = createHeading(ctx);
-  const canvas = h("canvas.aw-cells");
-  const [hovered, selected] = [h("div.aw-spot"), h("div.aw-spot.aw-spot-selected")];
+  const canvas = h("canvas.cells");
+  const [hovered, selected] = [h("div.spot"), h("div.spot.spot-selected")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "grid of heads" };
-  const plot = h("div.aw-plot.aw-grid-plot", role, canvas, hovered, selected);
-  const rowNames = h("div.aw-grid-rows", { "aria-hidden": "true" });
-  const colNames = h("div.aw-grid-cols", { "aria-hidden": "true" });
-  const figure = h("div.aw-figure.aw-grid", h("i"), colNames, rowNames, plot);
+  const plot = h("div.plot.grid-plot", role, canvas, hovered, selected);
+  const rowNames = h("div.grid-rows", { "aria-hidden": "true" });
+  const colNames = h("div.grid-cols", { "aria-hidden": "true" });
+  const figure = h("div.figure.grid", h("i"), colNames, rowNames, plot);
   const readout = createReadout();
   const scale = createScale(signal, false, () => draw());
   let width = 0;
@@ -91,7 +91,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       names(source);
       // Its size set anew, a canvas is empty: no pixels of another map stay while thumbnails are on their way.
       [canvas.width, canvas.height] = [side * dots * cols, side * dots * rows];
-      plot.toggleAttribute("data-empty", !found);
+      plot.toggleAttribute("data-empty", !found || source.computed !== null);
       plot.ariaBusy = String(!found);
       const common = Math.max(0, ...peaks.flat());
       if (found) atlas(source, found, side * dots, common);
@@ -157,7 +157,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
     outline(selected, source.layers.indexOf(layer), at, one ? 1 : sizes(source)[1]);
     const peak = sheet && peaks[row]?.[col];
-    const most = peak === undefined ? "" : ` · largest value ≈ ${tickText(peak)}`;
+    const later =
+      source.computed?.includes(source.layers[row] as number) === false ? " · computed when it is opened" : "";
+    const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const text = spot
       ? placeWords(ctx, source.layers[row] as number, source.heads?.[col] ?? "-") + most
       : `selected: ${placeWords(ctx, layer, head)}`;

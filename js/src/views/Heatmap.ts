@@ -21,12 +21,12 @@ export const renderHeatmap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
   const heading = createHeading(ctx);
   const [left, top] = [createLabels("left"), createLabels("top")];
-  const canvas = h("canvas.aw-cells");
+  const canvas = h("canvas.cells");
   const crosshair = createCrosshair();
-  const busy = h("div.aw-busy");
+  const busy = h("div.busy");
   const role = { tabindex: "0", role: "application", "aria-roledescription": "attention map" };
-  const plot = h("div.aw-plot", role, canvas, ...crosshair.elements, busy);
-  const figure = h("div.aw-figure", h("i"), top.element, left.element, plot);
+  const plot = h("div.plot", role, canvas, ...crosshair.elements, busy);
+  const figure = h("div.figure", h("i"), top.element, left.element, plot);
   const readout = createReadout();
   const scale = createScale(signal, true, () => paint());
   const exactRows = createExactRows(ctx, () => point());

@@ -13,19 +13,19 @@ const PAUSE = "M2 1 H5 V11 H2 Z M7 1 H10 V11 H7 Z";
 const NEXT = "M2 1 L8 6 L2 11 Z M9 1 H11 V11 H9 Z";
 
 export const renderLayerSlider = view((ctx, root, signal) => {
-  const range = h("input.aw-range", { type: "range", min: "0", "aria-label": "layer" });
-  const where = h("output.aw-where");
-  const play = h("button.aw-button.aw-icon", { type: "button" });
-  const layers = h("div.aw-layers", play, range, where);
-  const heads = h("select.aw-button", { "aria-label": "head" });
-  const less = h("button.aw-button.aw-icon", { type: "button", "aria-label": "previous head" }, "‹");
-  const more = h("button.aw-button.aw-icon", { type: "button", "aria-label": "next head" }, "›");
-  const headField = h("span.aw-stepper", less, heads, more);
-  const units = h("fieldset.aw-segments", { "aria-label": "unit" });
-  const note = h("div.aw-note");
+  const range = h("input.range", { type: "range", min: "0", "aria-label": "layer" });
+  const where = h("output.where");
+  const play = h("button.button.icon", { type: "button" });
+  const layers = h("div.layers", play, range, where);
+  const heads = h("select.button", { "aria-label": "head" });
+  const less = h("button.button.icon", { type: "button", "aria-label": "previous head" }, "‹");
+  const more = h("button.button.icon", { type: "button", "aria-label": "next head" }, "›");
+  const headField = h("span.stepper", less, heads, more);
+  const units = h("fieldset.segments", { "aria-label": "unit" });
+  const note = h("div.note");
   root.role = "group";
   root.ariaLabel = "layer, head and unit";
-  root.replaceChildren(h("div.aw-row", layers, headField, units), note);
+  root.replaceChildren(h("div.row", layers, headField, units), note);
 
   const player = createPlayer(ctx, signal, () => drawPlay());
   const drawPlay = (): void => {
@@ -81,7 +81,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     if (drawnUnits !== offered.join()) {
       drawnUnits = offered.join();
       const button = (unit: string): HTMLElement =>
-        h("label.aw-segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
+        h("label.segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
       units.replaceChildren(...offered.map(button));
     }
     for (const button of units.querySelectorAll("input")) button.checked = button.value === source.unit;

@@ -12,10 +12,10 @@ export const renderPredictions = view((ctx, root) => {
       const bar = h("span");
       bar.style.width = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
       const text = shortLabel(label, 60);
-      const token = h("bdi.aw-token", { title: text }, text);
-      return h("li", token, h("span.aw-bar", bar), h("span.aw-value", percent(probability)));
+      const token = h("bdi.token", { title: text }, text);
+      return h("li", token, h("span.bar", bar), h("span.value", percent(probability)));
     });
-    root.replaceChildren(h("b.aw-title", name), h("ol.aw-predictions", { "aria-label": name }, ...rows));
+    root.replaceChildren(h("b.title", name), h("ol.predictions", { "aria-label": name }, ...rows));
   };
   return (changed) => {
     if (changed.size === 0 || changed.has("header")) draw();

@@ -28,10 +28,10 @@ const MOST_NAMED = 3;
 export const renderTokenStrip = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
   const heading = createHeading(ctx);
-  const texts = h("div.aw-texts");
-  const what = h("span.aw-note");
-  const [low, ramp, high] = [h("span"), h("span.aw-ramp"), h("span")];
-  const sensitivity = h("input.aw-range", {
+  const texts = h("div.texts");
+  const what = h("span.note");
+  const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
+  const sensitivity = h("input.range", {
     type: "range",
     max: "6",
     step: "0.5",
@@ -39,8 +39,8 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     "aria-label": "colour sensitivity: lowers the value that gets the full colour",
     title: "Colour sensitivity: move right to see small values. Double-click resets.",
   });
-  const legend = h("span.aw-field", low, ramp, high);
-  const foot = h("div.aw-row", what, legend, h("label.aw-field", "sensitivity", sensitivity));
+  const legend = h("span.field", low, ramp, high);
+  const foot = h("div.row", what, legend, h("label.field", "sensitivity", sensitivity));
   const readout = createReadout();
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip | null = null;

@@ -15,10 +15,10 @@ export interface Crosshair {
 }
 
 export function createCrosshair(): Crosshair {
-  const marks = h("div.aw-marks");
-  const pinRow = h("div.aw-band.aw-band-pin");
-  const [row, col] = [h("div.aw-band"), h("div.aw-band")];
-  const [pin, cursor] = [h("div.aw-cursor.aw-pin"), h("div.aw-cursor")];
+  const marks = h("div.marks");
+  const pinRow = h("div.band.band-pin");
+  const [row, col] = [h("div.band"), h("div.band")];
+  const [pin, cursor] = [h("div.cursor.pin"), h("div.cursor")];
 
   const cell = (el: HTMLElement, { cellWidth, cellHeight }: Size, query = -1, key = -1): void =>
     place(el, key * cellWidth, query * cellHeight, cellWidth, cellHeight);
@@ -38,7 +38,7 @@ export function createCrosshair(): Crosshair {
       const cells = wanted.filter((m): m is [number, number] => Array.isArray(m)).slice(0, MOST_MARKS);
       marks.replaceChildren(
         ...cells.map(([query, key]) => {
-          const el = h("div.aw-mark");
+          const el = h("div.mark");
           cell(el, size, query, key);
           return el;
         }),

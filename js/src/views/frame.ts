@@ -1,6 +1,6 @@
 /** What all views share: how long they live, the words above their picture, and the line of text below it. */
 import type { Change, RenderView, ViewContext } from "../context.ts";
-import { atEnd, h, put } from "../dom.ts";
+import { atEnd, h, on, put } from "../dom.ts";
 
 type Update = (changed: ReadonlySet<Change>) => void;
 
@@ -36,11 +36,15 @@ export interface Heading {
 
 /** Title, place, controls and notes; what was cut off the input; whether the kernel answers. */
 export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Heading {
-  const [title, place, note] = [h("b.aw-title"), h("span.aw-where"), h("span.aw-note")];
-  const warning = h("div.aw-warning", { role: "note" });
-  const status = h("div.aw-warning.aw-status", { role: "status" });
+  const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
+  const warning = h("div.warning", { role: "note" });
+  const status = h("div.warning.status", { role: "status" });
+  const [doing, steps, bar] = [h("span", { role: "status" }), h("span", { "aria-hidden": "true" }), h("progress")];
+  const stop = h("button.button", { type: "button" }, "Cancel");
+  const work = h("div.row.work", doing, bar, steps, stop);
+  on(stop, ctx.signal, { click: () => ctx.tiles.cancel() });
   return {
-    elements: [h("div.aw-row.aw-head", title, place, ...controls, note), warning, status],
+    elements: [h("div.row.head", title, place, ...controls, note), work, warning, status],
     show(where, fallback) {
       const { source, notes } = ctx.resolved();
       const name = ctx.options.title || (fallback ?? source.title);
@@ -49,6 +53,13 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
       put(note, [source.note, ...notes].filter(Boolean).join(" · "));
       put(warning, ctx.header().warning);
       put(status, ctx.tiles.status().message);
+      const job = ctx.tiles.job();
+      work.hidden = !job;
+      put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
+      bar.hidden = !job?.total;
+      bar.max = job?.total ?? 1;
+      bar.value = job?.done ?? 0;
+      put(steps, job?.total ? `${job.done} of ${job.total}` : "");
       return name;
     },
   };
@@ -62,8 +73,8 @@ export interface Readout {
 
 /** A line of text, and a polite region that says once, at the end, what changes quickly. */
 export function createReadout(): Readout {
-  const line = h("div.aw-readout", { "aria-hidden": "true" });
-  const region = h("div.aw-sr", { role: "status" });
+  const line = h("div.readout", { "aria-hidden": "true" });
+  const region = h("div.sr", { role: "status" });
   let timer: ReturnType<typeof setTimeout> | undefined;
   return {
     elements: [line, region],

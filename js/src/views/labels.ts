@@ -43,9 +43,9 @@ export interface AxisLabels {
 
 /** Labels along one side: "left" reads downwards, "top" upwards unless the cells are wide enough to lie flat. */
 export function createLabels(side: "left" | "top"): AxisLabels {
-  const element = h(`div.aw-labs.aw-labs-${side}`, { "aria-hidden": "true" });
-  const hover = h("span.aw-lab.aw-lab-over");
-  const pin = h("span.aw-lab.aw-lab-over.aw-lab-pin");
+  const element = h(`div.labs.labs-${side}`, { "aria-hidden": "true" });
+  const hover = h("span.lab.lab-over");
+  const pin = h("span.lab.lab-over.lab-pin");
   let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
   let flat = false;
 
@@ -76,7 +76,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       now = layout;
       flat = side === "top" && layout.room <= layout.cell + 2;
       element.toggleAttribute("data-flat", flat);
-      const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.aw-lab"), i));
+      const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
       for (const span of [hover, pin]) span.removeAttribute("style");
       element.replaceChildren(...spans, show(pin), show(hover));
     },

@@ -26,11 +26,11 @@ const MODES: Record<Mode, string> = { sqrt: "√ scale", linear: "linear", log: 
 export function createScale(signal: AbortSignal, modes: boolean, changed: () => void): ColourScale {
   let mode: Mode = "sqrt";
   let common = false;
-  const ramp = h("span.aw-ramp", { "aria-hidden": "true" });
+  const ramp = h("span.ramp", { "aria-hidden": "true" });
   const [low, middle, high, words] = [h("span"), h("span"), h("span"), h("span")];
   const options = Object.entries(MODES).map(([value, name]) => h("option", { value }, name));
-  const select = h("select.aw-button", { "aria-label": "colour scale" }, ...options);
-  const button = h("button.aw-button", { type: "button" });
+  const select = h("select.button", { "aria-label": "colour scale" }, ...options);
+  const button = h("button.button", { type: "button" });
   select.hidden = !modes;
   on(select, signal, {
     change() {
@@ -44,9 +44,9 @@ export function createScale(signal: AbortSignal, modes: boolean, changed: () => 
       changed();
     },
   });
-  const bar = h("span.aw-scale-bar", ramp, h("span.aw-ticks", low, middle, high));
+  const bar = h("span.scale-bar", ramp, h("span.ticks", low, middle, high));
   return {
-    element: h("div.aw-row", bar, words, select, button),
+    element: h("div.row", bar, words, select, button),
     mode: () => mode,
     common: () => common,
     show(state) {

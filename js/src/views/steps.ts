@@ -3,6 +3,7 @@
 import type { ViewContext } from "../context.ts";
 import type { KeyHandlers } from "../dom.ts";
 import type { Header, HeadKey, Source } from "../wire.ts";
+import type { Item } from "./menu.ts";
 
 /** Layers with gaps are listed up to this number. */
 const MOST_LISTED = 6;
@@ -83,13 +84,25 @@ export function unitsOf(header: Header, source: Source, allowed: readonly string
   return [...new Set(units)];
 }
 
-/** Methods the store has, with their titles, restricted to `allowed` unless that is empty. */
-export function methodsOf(header: Header, allowed: readonly string[]): { value: string; label: string }[] {
-  const found = new Map<string, string>();
+/**
+ * Methods the store has, then those it can make, with what they cost, or why they cannot be had; restricted to
+ * `allowed` unless that is empty. `lost`: there is no kernel to make anything.
+ */
+export function methodsOf(header: Header, allowed: readonly string[], lost = false): Item[] {
+  const found = new Map<string, Item>();
   for (const { method, title } of header.sources) {
-    if (!found.has(method) && (allowed.length === 0 || allowed.includes(method))) found.set(method, title);
+    if (!found.has(method)) found.set(method, { value: method, label: title });
   }
-  return [...found].map(([value, label]) => ({ value, label }));
+  for (const { method, title, cost, refusal, mark } of header.methods) {
+    const why = refusal || (lost ? "needs a running kernel" : "");
+    found.set(method, {
+      value: method,
+      label: title,
+      note: why || [mark, cost].filter(Boolean).join(" · "),
+      off: !!why,
+    });
+  }
+  return [...found.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(value));
 }
 
 /** Streams of a method, in the store's order. */

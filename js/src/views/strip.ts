@@ -31,8 +31,8 @@ export function createStrip(
 ): Strip {
   const name = `${caption || "text"}, ${axis.labels.length} ${plural(axis.unit)}`;
   const { list, spans, chunks, rtl, spaced } = buildTokens(axis, name, marks);
-  const layer = h("div.aw-underlay", { "aria-hidden": "true" });
-  const box = h("div.aw-strip", layer, ...(caption ? [h("div.aw-strip-name", caption)] : []), list);
+  const layer = h("div.underlay", { "aria-hidden": "true" });
+  const box = h("div.strip", layer, ...(caption ? [h("div.strip-name", caption)] : []), list);
   box.toggleAttribute("data-spaced", spaced);
   let active = 0;
 

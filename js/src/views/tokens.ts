@@ -40,14 +40,14 @@ export function parts(label: string): { text: string; white: boolean }[] {
 /** Whitespace with the faint sign CSS draws over it; the character itself stays, for copying. */
 function whitespace(signs: string): HTMLElement {
   const real = [...signs].map((sign) => SIGNS[sign] ?? sign).join("");
-  const glyph = h("span.aw-white");
+  const glyph = h("span.white");
   glyph.dataset.sign = signs.length > 1 ? "" : /[\n\r]/.test(real) ? "↵" : real === "\t" ? "⇥" : "·";
   glyph.textContent = real;
   return glyph;
 }
 
 function fill(span: HTMLElement, label: string): void {
-  if (label === "") span.append(h("span.aw-white", { "data-sign": "∅" }));
+  if (label === "") span.append(h("span.white", { "data-sign": "∅" }));
   const found = parts(label);
   found.forEach(({ text, white }, i) => {
     // Spaces between the words of a sentence are ordinary; those at the edges belong to the token.
@@ -66,7 +66,7 @@ function fill(span: HTMLElement, label: string): void {
 export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>): TokenList {
   const rtl = isRightToLeft(axis);
   const spaced = !carriesSpaces(axis.labels);
-  const list = h("div.aw-tokens", {
+  const list = h("div.tokens", {
     role: "listbox",
     "aria-label": name,
     "aria-orientation": "horizontal",
@@ -81,12 +81,12 @@ export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>
   let holder: HTMLElement = list;
   axis.labels.forEach((label, i) => {
     if (i % CHUNK === 0) {
-      holder = h("span.aw-chunk", { role: "presentation" });
+      holder = h("span.chunk", { role: "presentation" });
       list.append(holder);
       chunks.push({ holder, spans: [], start: i });
     }
     if (!axis.grid) holder.append(...before(axis, i, spaced));
-    const span = h("span.aw-tok", { role: "option", "aria-selected": "false", "data-i": String(i) });
+    const span = h("span.tok", { role: "option", "aria-selected": "false", "data-i": String(i) });
     if (axis.special[i]) span.classList.add("aw-special");
     if (marks.has(i)) span.classList.add("aw-marked");
     if (label.length <= WHOLE_UP_TO) span.classList.add("aw-whole");
@@ -104,11 +104,11 @@ export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>
 /** What stands between an element and the one before it. */
 function before(axis: Axis, i: number, spaced: boolean): (Node | string)[] {
   const out: (Node | string)[] = [];
-  if (i > 0 && axis.segment[i] !== axis.segment[i - 1]) out.push(h("span.aw-pair", { role: "presentation" }));
+  if (i > 0 && axis.segment[i] !== axis.segment[i - 1]) out.push(h("span.pair", { role: "presentation" }));
   else if (i > 0 && spaced && !continues(axis.labels[i] as string)) out.push(" ");
   else if (i > 0) out.push(h("wbr"));
   if (axis.boundary === i) {
-    out.push(h("span.aw-boundary", { role: "presentation" }, "generated"));
+    out.push(h("span.boundary", { role: "presentation" }, "generated"));
   }
   return out;
 }

@@ -1,0 +1,40 @@
+"""The kernel's main loop: the only place from which a view may have a model run."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.views.lifecycle import running_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def on_main_loop(call: Callable[[], None]) -> None:
+    """Call a function on the main thread while no cell is running; interrupting the kernel stops it.
+
+    ipykernel 7 hands a view's messages to a thread of their own, beside a running cell, or to the main
+    thread while an asynchronous cell awaits something. The function then waits for the lock that the cells
+    themselves wait for. Elsewhere (older kernels, marimo, plain Python) messages come between cells, and the
+    function is called at once.
+    """
+    kernel = getattr(running_shell(), "kernel", None)
+    # Not part of ipykernel's documented interface, which has nothing that waits for the running cell.
+    cells: Any = getattr(kernel, "_main_asyncio_lock", None)
+    if kernel is None or cells is None:
+        call()
+        return
+
+    async def turn() -> None:
+        async with cells:
+            # Between cells the kernel ignores interrupts.
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                with suppress(KeyboardInterrupt):
+                    call()
+            finally:
+                signal.signal(signal.SIGINT, before)
+
+    kernel.io_loop.add_callback(turn)

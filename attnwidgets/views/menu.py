@@ -1,0 +1,102 @@
+"""The menu: methods of the registry that a view offers, each made when it is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.explanations.registry import Method
+
+NEEDS_KERNEL = "needs a running kernel"
+"""What stands against everything that is not in a page."""
+
+_SHOWN = ("MixingMap", "Attributions")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method that can be chosen for a trace.
+
+    Attributes:
+        method: What the registry says of it.
+        trace: What it would explain.
+        refusal: Why it cannot be chosen, or "".
+    """
+
+    method: Method
+    trace: Any
+    refusal: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return self.method.name
+
+    @property
+    def title(self) -> str:
+        """Name of the method, as people read it."""
+        return self.name.replace("_", " ")
+
+    def describe(self, key: str) -> dict[str, Any]:
+        """Return the Offer of wire.ts."""
+        return {
+            "method": key,
+            "title": self.title,
+            "summary": self.method.summary,
+            "cost": self.method.cost,
+            "refusal": self.refusal,
+            "mark": str(getattr(self.method, "mark", "")),
+        }
+
+    def make(self) -> list[Any]:
+        """Return what the method says of every stream it can follow, the trace's default one first.
+
+        Raises:
+            ValueError: Where it can follow none; and whatever else the method raises.
+        """
+        made = [self._of(name) for name in _streams(self.method, self.trace)]
+        found = [explanation for explanation in made if not isinstance(explanation, ValueError)]
+        if not found:
+            raise made[0]
+        return found
+
+    def _of(self, stream: str | None) -> Any:
+        try:
+            return self.method.function(self.trace, **({"stream": stream} if stream else {}))
+        except ValueError as error:  # "cross", say, leads from one sequence to another
+            return error
+
+
+def _streams(method: Method, trace: Any) -> list[str | None]:
+    """Return what a method can be asked about: None is its default."""
+    others = [name for name in trace.streams if name != trace.default_stream]
+    return [None, *(others if "stream" in method.options else [])]
+
+
+def _refusal(method: Method, trace: Any) -> str:
+    """Return "" where a method serves any stream of a trace, else why not the default one."""
+    if method.required:
+        wanted = " and ".join(f"{name}=..." for name in method.required)
+        return f"takes {wanted}: aw.{method.name}(trace, {wanted}) in a cell shows it"
+    reasons = [method.refusal(trace, name) for name in _streams(method, trace)]
+    return reasons[0] if all(reasons) else ""
+
+
+def entries_of(trace: Any, names: Sequence[str], made: Sequence[str]) -> list[Entry]:
+    """Return the entries of a menu: what can be chosen first, then what cannot.
+
+    Args:
+        trace: What is explained.
+        names: Names of methods; empty: every one that a view can show.
+        made: Names of methods that the view has without them being chosen.
+    """
+    from attnwidgets.explanations.registry import methods
+
+    table = methods()
+    listed = [table[name] for name in names] or list(table)
+    shown = [method for method in listed if method.name not in made and method.returns.startswith(_SHOWN)]
+    found = [Entry(method, trace, _refusal(method, trace)) for method in shown]
+    return sorted(found, key=lambda entry: bool(entry.refusal))

@@ -1,0 +1,45 @@
+"""Whether two explanations are the same, so that running a cell again adds nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnwidgets.views.sources import is_attributions
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two explanations are the same numbers got in the same way.
+
+    Of maps that are computed on demand one layer that `one` has is compared: it is computed of `other`.
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other) or one.method != other.method or one.unit != other.unit:
+        return False
+    if repr(one.provenance) != repr(other.provenance):
+        return False
+    if is_attributions(one):
+        return bool(np.array_equal(one.values, other.values))
+    if one.layers != other.layers or one.heads != other.heads:
+        return False
+    layers = one.layers
+    if one.on_demand:
+        ready = one.computed_layers
+        layers = tuple(n for n in ready if n in other.computed_layers) or ready[:1]
+    return bool(layers) and all(np.array_equal(one.layer(n), other.layer(n)) for n in layers)
+
+
+def units_of(explanation: Any) -> list[str]:
+    """Return the units an explanation can be read in, its own first."""
+    available = getattr(explanation, "available_units", None)
+    names = list(available()) if available is not None else []
+    return list(dict.fromkeys([explanation.unit, *names]))
+
+
+def in_unit(explanation: Any, unit: str) -> Any:
+    """Return an explanation in another unit, or None where it cannot be read so."""
+    if unit == explanation.unit or unit not in units_of(explanation):
+        return None
+    return explanation.to(unit)
