@@ -1,6 +1,6 @@
 """Cue contribution: how much of a token's context, as a method tells it, is the words it must agree with.
 
-Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 5.
+Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import numpy as np
 
 from attnwidgets.evaluate.cues import (
     BASELINES,
-    DEFAULT_METHODS,
     PAPER,
     check,
+    default_methods,
     departures,
     indicator,
     prepare,
     rows_read,
     seen,
     shares,
+    sink_warning,
     traced,
 )
 from attnwidgets.evaluate.maps import named, rows_of
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.maps import Specs
     from attnwidgets.evaluate.ranking import Ties
 
-METRICS = ("dot_product", "average_precision")
+Ranked = Literal["all", "others", "words"]
 
 
 def cue_contribution(
@@ -44,14 +45,14 @@ def cue_contribution(
     tokenizer: Any,
     examples: Iterable[Any],
     *,
-    methods: Specs = DEFAULT_METHODS,
+    methods: Specs | None = None,
     layers: int | Iterable[int] | slice | None = None,
     unit: Literal["word", "token"] = "word",
     mask_target: bool | None = None,
     row: Literal["target", "before"] = "target",
     pieces: Literal["first", "all"] = "first",
     normalize: Literal["row", "none"] = "row",
-    ranked: Literal["all", "others", "words"] = "all",
+    ranked: Ranked | Sequence[Ranked] = "all",
     ties: Ties = "expected",
     level: float = 0.95,
     resamples: int = 1000,
@@ -77,7 +78,8 @@ def cue_contribution(
         examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
             several) and `cues` (or cue_indices).
         methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
-            mapping from labels to these.
+            mapping from labels to these. None: attention, rollout, attention_norm (res_ln), globenc, alti and
+            value_zeroing; globenc with rows normalised in causal models, which are too deep for it otherwise.
         layers: Layers by number; all by default. A layer that a method has no map for scores NaN.
         unit: What the indices count: "word" (of `words`; without them, of the words found in the text, each
             sign of punctuation being one), or "token" of the model, special tokens included.
@@ -92,7 +94,7 @@ def cue_contribution(
             (norms, GlobEnc) compare with maps of shares; "none" takes it as it is.
         ranked: Which tokens average precision ranks: "all" that the row can see, the target itself and
             special tokens among them; "others": without the target's; "words": without special tokens as
-            well. The dot product is always of the whole row.
+            well. Several give a metric each. The dot product is always of the whole row.
         ties: Equal scores: "expected" or "together", see `aw.evaluate.average_precision`.
         level: Coverage of the confidence intervals (bootstrap over examples).
         resamples: How often examples are drawn for them.
@@ -108,37 +110,33 @@ def cue_contribution(
             raise it too: leave them out of `methods`.
         TypeError: Where a method returns no map.
 
-    Source: Mohebbi et al. 2023, section 5 (the dot product; multi-token targets as in the authors' later
-    code for speech). They publish curves, no table of numbers.
+    Source: Mohebbi et al. 2023 (the dot product); several target tokens as in the authors' later code for
+    speech. They publish curves, no table of numbers.
     """
-    options = {
-        "unit": unit,
-        "row": row,
-        "pieces": pieces,
-        "normalize": normalize,
-        "ranked": ranked,
-        "ties": ties,
-    }
-    check(options)
-    functions = named(methods)
+    rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
+    options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
+    for ranking in rankings:
+        check(options | {"ranked": ranking})
+    functions = None if methods is None else named(methods)
     prepared, causal, masked = prepare(model, tokenizer, examples, unit, pieces, mask_target)
-    score = _Score(row, normalize, ranked, ties, causal=causal)
+    functions = functions or default_methods(causal=causal)
+    score = _Score(row, normalize, rankings, ties, causal=causal)
     samples: list[NDArray[np.float64]] = []
     numbers: tuple[int, ...] = ()
     for example, trace in traced(model, tokenizer, prepared):
+        if not numbers:
+            every = tuple(range(trace.n_layers()))
+            numbers = every if layers is None else pick(layers, every, "layer")
         rows = rows_read(example, row)
         found = {
             name: rows_of(function(trace), rows, len(example.ids), name)
             for name, function in functions.items()
         }
-        if not numbers:
-            every = tuple(range(trace.n_layers()))
-            numbers = every if layers is None else pick(layers, every, "layer")
         samples.append(score(example, list(found.values()), numbers))
-        model_id, warning = trace.model_id, trace.warning
+        model_id, warnings = trace.model_id, [trace.warning, sink_warning(prepared)]
     return Scorecard(
         np.stack(samples),
-        metrics=METRICS,
+        metrics=["dot_product", *_precisions(rankings)],
         methods=[*functions, *BASELINES],
         baselines=BASELINES,
         x=numbers,
@@ -146,24 +144,33 @@ def cue_contribution(
         resamples=resamples,
         seed=seed,
         method="cue_contribution",
-        warning=warning,
+        warning="; ".join(filter(None, warnings)),
         provenance={
             "title": "cue contribution",
             "model": model_id,
             "paper": PAPER,
-            "options": options | {"mask_target": masked, "examples": len(samples)},
-            "steps": departures(options, masked=masked),
+            "options": options | {"ranked": rankings, "mask_target": masked, "examples": len(samples)},
+            "steps": departures(options, masked=masked, rankings=rankings),
         },
     )
+
+
+def _precisions(rankings: Sequence[str]) -> list[str]:
+    """Return the names of the metrics that rank tokens."""
+    if len(rankings) == 1:
+        return ["average_precision"]
+    return [f"average_precision ({ranking})" for ranking in rankings]
 
 
 class _Score:
     """How the rows of one example become its scores."""
 
-    def __init__(self, row: str, normalize: str, ranked: str, ties: Ties, *, causal: bool) -> None:
+    def __init__(
+        self, row: str, normalize: str, rankings: Sequence[str], ties: Ties, *, causal: bool
+    ) -> None:
         self._row = row
         self._normalize = normalize
-        self._ranked = ranked
+        self._rankings = rankings
         self._ties = ties
         self._causal = causal
 
@@ -180,37 +187,41 @@ class _Score:
         n = len(example.ids)
         cues = indicator(example.cues, n)
         rows = rows_read(example, self._row)
-        places = [self._places(example, n, row) for row in rows]
-        relevant = [np.flatnonzero(cues[kept]).tolist() for kept in places]
-        scores = np.full((len(METRICS), len(found) + len(BASELINES), len(layers)), np.nan)
+        ranked = [[self._ranked(example, n, row, ranking) for row in rows] for ranking in self._rankings]
+        scores = np.full((1 + len(ranked), len(found) + len(BASELINES), len(layers)), np.nan)
         for method, by_layer in enumerate(found):
             for at, layer in enumerate(layers):
                 if layer not in by_layer:
                     continue
                 mixed = shares(by_layer[layer], self._normalize)
                 scores[0, method, at] = (mixed @ cues).mean()
-                scores[1, method, at] = np.mean(
-                    [
-                        average_precision(share[kept], hits, ties=self._ties)
-                        for share, kept, hits in zip(mixed, places, relevant, strict=True)
-                    ]
-                )
+                for metric, tokens in enumerate(ranked, 1):
+                    scores[metric, method, at] = self._precision(mixed, tokens, cues)
         scores[0, -2] = np.mean([cues.sum() / seen(n, row, causal=self._causal).sum() for row in rows])
-        scores[1, -2] = np.mean(
-            [
-                expected_average_precision(len(hits), len(kept))
-                for hits, kept in zip(relevant, places, strict=True)
-            ]
-        )
+        for metric, tokens in enumerate(ranked, 1):
+            scores[metric, -2] = np.mean(
+                [expected_average_precision(int(cues[kept].sum()), len(kept)) for kept in tokens]
+            )
         scores[:, -1] = 1.0
         return scores
 
-    def _places(self, example: Example, n: int, row: int) -> NDArray[np.intp]:
+    def _precision(
+        self, mixed: NDArray[np.float64], tokens: list[NDArray[np.intp]], cues: NDArray[np.float64]
+    ) -> np.floating:
+        """Return the mean average precision over rows [row, key], each of its own tokens."""
+        return np.mean(
+            [
+                average_precision(share[kept], np.flatnonzero(cues[kept]).tolist(), ties=self._ties)
+                for share, kept in zip(mixed, tokens, strict=True)
+            ]
+        )
+
+    def _ranked(self, example: Example, n: int, row: int, ranking: str) -> NDArray[np.intp]:
         """Return the tokens that are ranked."""
         kept = seen(n, row, causal=self._causal)
-        if self._ranked != "all":
+        if ranking != "all":
             kept[list(example.target)] = False
-        if self._ranked == "words":
+        if ranking == "words":
             kept &= ~np.asarray(example.special)
         kept[list(example.cues)] = True
         return np.flatnonzero(kept)

@@ -10,11 +10,12 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.examples import read
+from attnwidgets.evaluate.maps import named
 from attnwidgets.evaluate.ranking import TIES
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 BASELINES = ("random", "oracle")
-DEFAULT_METHODS: tuple[Any, ...] = (
-    "attention",
-    "rollout",
-    ("attention_norm", {"variant": "res_ln"}),
-    "globenc",
-    "alti",
-    "value_zeroing",
-)
-
 _CHOICES: dict[str, tuple[str, ...]] = {
     "unit": ("word", "token"),
     "pieces": ("first", "all"),
@@ -42,6 +34,24 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _AT_ONCE = 32  # traces that are held while their maps are read
 
 
+def default_methods(*, causal: bool) -> dict[str, Callable[[Any], Any]]:
+    """Return the methods that are scored where none is named.
+
+    The product of lengths that is GlobEnc leaves the range of float32 in the depth of today's decoders, so
+    that its rows are normalised there.
+    """
+    return named(
+        (
+            "attention",
+            "rollout",
+            ("attention_norm", {"variant": "res_ln"}),
+            ("globenc", {"normalize": "row"}) if causal else "globenc",
+            "alti",
+            "value_zeroing",
+        )
+    )
+
+
 def check(options: Mapping[str, str]) -> None:
     """Raise ValueError where an option is none of those taken; the message names the nearest."""
     for name, value in options.items():
@@ -51,15 +61,15 @@ def check(options: Mapping[str, str]) -> None:
             raise ValueError(message)
 
 
-def departures(options: Mapping[str, str], *, masked: bool) -> list[str]:
+def departures(options: Mapping[str, str], *, masked: bool, rankings: Sequence[str] = ()) -> list[str]:
     """Return in words what a reader must know of how it was done."""
     words = {
         "target masked": masked,
         "row of the token before the target": options["row"] == "before",
         "all pieces of a cue": options["pieces"] == "all",
         "rows as they are": options["normalize"] == "none",
-        "ranked without the target": options.get("ranked") == "others",
-        "ranked without target and special tokens": options.get("ranked") == "words",
+        "ranked without the target": tuple(rankings) == ("others",),
+        "ranked without target and special tokens": tuple(rankings) == ("words",),
         "ties together": options.get("ties") == "together",
     }
     return [phrase for phrase, holds in words.items() if holds]
@@ -114,6 +124,17 @@ def _seen_cues(prepared: list[Example]) -> list[Example]:
         )
         raise ValueError(message)
     return cut
+
+
+def sink_warning(prepared: Sequence[Example]) -> str:
+    """Return what a reader must know where cues stand in the place to which attention goes for nothing."""
+    first = sum(0 in example.cues and not example.special[0] for example in prepared)
+    if not first:
+        return ""
+    return (
+        f"a cue is the first token in {first} of {len(prepared)} examples: attention rests there whatever it "
+        "says; a start token before the text tells the two apart"
+    )
 
 
 def traced(model: Any, tokenizer: Any, prepared: Sequence[Example]) -> Iterator[tuple[Example, Any]]:

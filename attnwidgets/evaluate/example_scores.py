@@ -1,6 +1,6 @@
 """The row of one target, method by method: the strips of "aggregated scores for one example".
 
-Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 5.
+Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 
 from attnwidgets.evaluate.cues import (
     BASELINES,
-    DEFAULT_METHODS,
     PAPER,
     check,
+    default_methods,
     departures,
     indicator,
     prepare,
@@ -35,7 +35,7 @@ def example_scores(
     tokenizer: Any,
     example: Any,
     *,
-    methods: Specs = DEFAULT_METHODS,
+    methods: Specs | None = None,
     layer: int = -1,
     unit: Literal["word", "token"] = "word",
     mask_target: bool | None = None,
@@ -70,8 +70,9 @@ def example_scores(
     """
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize}
     check(options)
-    functions = named(methods)
+    functions = None if methods is None else named(methods)
     prepared, causal, masked = prepare(model, tokenizer, [example], unit, pieces, mask_target)
+    functions = functions or default_methods(causal=causal)
     ((only, trace),) = traced(model, tokenizer, prepared)
     rows = rows_read(only, row)
     (number,) = pick(layer, tuple(range(trace.n_layers())), "layer")

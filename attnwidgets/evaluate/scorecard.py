@@ -136,6 +136,24 @@ class Scorecard(Explanation):
         """What every example scores [example, metric, method, x] (read-only); NaN where undefined."""
         return self._samples
 
+    def of(self, method: str, group: str | None = None) -> NDArray[np.float64]:
+        """Return what every example scores by one method [example, metric, x] (read-only).
+
+        Args:
+            method: Its name.
+            group: Its group; may be left out where it stands in one.
+
+        Raises:
+            ValueError: Where there is no such method, or it stands in several groups.
+        """
+        _chosen(method, self.methods, "method")
+        own = [row for row, name in enumerate(self.methods) if name == method]
+        if group is not None or len(own) > 1:
+            _chosen("" if group is None else group, [self.groups[row] for row in own], "group")
+            own = [row for row in own if self.groups[row] == (group or "")]
+        found: NDArray[np.float64] = self._samples[:, :, own[0]]
+        return found
+
     @property
     def n_examples(self) -> int:
         """How many examples were scored."""
@@ -225,26 +243,25 @@ class Scorecard(Explanation):
             message = "cards is empty: give at least one scorecard by its name."
             raise ValueError(message)
         first = next(iter(cards.values()))
-        rows: list[tuple[str, str]] = []
-        parts: list[NDArray[np.float64]] = []
-        baselines: dict[str, NDArray[np.float64]] = {}
         for group, card in cards.items():
             _require_alike(group, card, first)
-            for place, name in enumerate(card.methods):
-                scores = card.samples[:, :, place]
-                if name in card.baselines and np.array_equal(
-                    baselines.setdefault(name, scores), scores, equal_nan=True
-                ):
-                    continue
-                rows.append((name, group))
-                parts.append(scores)
-        rows += [(name, "") for name in baselines]
-        parts += baselines.values()
+        shared = [
+            name
+            for name in first.baselines
+            if all(
+                name in card.baselines and np.array_equal(card.of(name), first.of(name), equal_nan=True)
+                for card in cards.values()
+            )
+        ]
+        rows = [(name, group) for group, card in cards.items() for name in card.methods if name not in shared]
+        parts = [cards[group].of(name) for name, group in rows] + [first.of(name) for name in shared]
+        rows += [(name, "") for name in shared]
+        baselines = {name for card in cards.values() for name in card.baselines}
         labels = first._labels() | first._common()  # noqa: SLF001 - of its own class
         changed = {
             "methods": [name for name, _ in rows],
             "groups": [group for _, group in rows],
-            "baselines": list(baselines),
+            "baselines": [name for name in dict.fromkeys(name for name, _ in rows) if name in baselines],
         }
         return Scorecard(np.stack(parts, axis=2), **(labels | changed))
 

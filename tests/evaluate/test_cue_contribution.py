@@ -94,6 +94,15 @@ def test_what_is_ranked_is_named(bert, ranked, n):
     assert scores(card, method=1)[0] == pytest.approx(1 / 9)
 
 
+def test_several_rankings_give_a_metric_each(bert):
+    methods = {"given": given(ROW)}
+    both = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=["all", "others"])
+    assert both.metrics == ("dot_product", "average_precision (all)", "average_precision (others)")
+    for place, ranked in enumerate(("all", "others"), 1):
+        one = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=ranked)
+        np.testing.assert_array_equal(both.samples[:, place], one.samples[:, 1])
+
+
 def test_rows_of_lengths_are_made_shares(bert):
     long = [7 * value for value in ROW]
     card = cue_contribution(*bert, [SAT], methods={"long": given(long)}, layers=0)

@@ -116,12 +116,23 @@ def test_a_baseline_that_differs_is_kept_apart():
     samples[:, :, 2] = 0.5
     other = Scorecard(samples, **made()._labels())
     both = Scorecard.beside({"a": made(), "b": other})
-    assert list(zip(both.methods, both.groups, strict=True))[-3:] == [
+    named = list(zip(both.methods, both.groups, strict=True))
+    assert [row for row in named if row[0] not in ("alti", "value_zeroing")] == [
+        ("random", "a"),
         ("random", "b"),
-        ("random", ""),
         ("oracle", ""),
     ]
     assert both.baselines == ("random", "oracle")
+
+
+def test_one_methods_samples_are_had_by_name():
+    both = Scorecard.beside({"a": made(), "b": made(seed=1)})
+    np.testing.assert_array_equal(both.of("alti", "b"), made(seed=1).samples[:, :, 0])
+    np.testing.assert_array_equal(both.of("oracle"), made().samples[:, :, 3])
+    with pytest.raises(ValueError, match="group '' is not there; there is 'a', 'b'"):
+        both.of("alti")
+    with pytest.raises(ValueError, match="Did you mean 'alti'"):
+        both.of("allti")
 
 
 def test_only_scores_of_the_same_examples_stand_beside_each_other():
