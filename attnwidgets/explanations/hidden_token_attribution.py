@@ -75,7 +75,7 @@ def hidden_token_attribution(
         scope: "global" from the input of the first layer, "local" from the input of each layer.
         norm: How a block [width, width] becomes a number: "frobenius" as published, the root of the sum of
             squares, or "spectral", its largest singular value (the matrix 2-norm). The latter takes all
-            directions of a token at once and tokens² singular value decompositions a layer.
+            directions of a token at once and tokens² eigenvalue problems [width, width] a layer.
         normalize: Whether rows are divided by their sums (the paper's relative contribution). A row of
             zeros stays zero.
         times_input: Whether every column of the Jacobian is multiplied by the input it belongs to, as in
@@ -200,8 +200,9 @@ def _norms(
         tangents = _push(blocks, layer, tangents)
         pushed = tangents[:, 0]  # [direction, query, width]
         if whole:
-            largest = torch.linalg.matrix_norm(pushed.transpose(0, 1).cpu().double(), ord=2)
-            squares[layer][begin // width] = largest.square()
+            by_query = pushed.transpose(0, 1).cpu().double()
+            # The largest singular value, squared: several times faster than singular values.
+            squares[layer][begin // width] = torch.linalg.eigvalsh(by_query @ by_query.mT)[:, -1].clamp(min=0)
         else:
             squares[layer].index_add_(0, (index // width).cpu(), pushed.square().sum(dim=-1).cpu().double())
     return {layer: found.sqrt().T.numpy() for layer, found in squares.items()}

@@ -8,7 +8,14 @@ import re
 import numpy as np
 import pytest
 
-DOCUMENTS = ["README.md", "CHANGELOG.md", "docs/README.md", "docs/architecture.md", "benchmarks/README.md"]
+DOCUMENTS = [
+    "README.md",
+    "CHANGELOG.md",
+    "docs/README.md",
+    "docs/architecture.md",
+    "docs/lectures.md",
+    "benchmarks/README.md",
+]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
