@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._progress import progress
 from attnwidgets.explanations.alti import alti
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.block_maps import require_choice
-from attnwidgets.explanations.logit_targets import Wanted, layer_map, logit_result, wanted_logits
+from attnwidgets.explanations.logit_targets import LOGIT_NEEDS, Wanted, layer_map, logit_result, wanted_logits
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.selecting import pick
 
@@ -31,7 +32,7 @@ PAPER = "Ferrando et al. 2023, Explaining How Transformers Use Context to Build 
 @method(
     "alti_logit",
     paper=PAPER,
-    needs=("blocks", "logits"),
+    needs=LOGIT_NEEDS,
     returns="Attributions [source] to a logit, with every layer's as .map [layer, target, source]",
     cost="one more pass, then ALTI of every layer but the last: heads n² dim operations in chunks",
 )
@@ -148,6 +149,6 @@ def _followed(by_layer: Float, mixing: Any, last: int) -> Float:
     matrices [token, token] is taken.
     """
     found: Float = by_layer.copy()
-    for below in range(last - 1, -1, -1):
+    for below in progress(range(last - 1, -1, -1), "ALTI-Logit"):
         found[:, below + 1 :] = found[:, below + 1 :] @ np.asarray(mixing(below), dtype=np.float64)
     return found

@@ -32,7 +32,7 @@ _AUTHORS_SHIFT = 1e-6
 @method(
     "contribution_graph",
     paper=PAPER,
-    needs="blocks",
+    needs="own blocks",
     returns="MixingMap [layer, head, query, key], a ContributionGraph with the other parts and .routes",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
 )

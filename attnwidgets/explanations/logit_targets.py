@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnwidgets.explanations.block_maps import own_stream
 from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.needs import Need
 from attnwidgets.explanations.targets import resolve_target, resolve_targets
 from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace
 from attnwidgets.tracing.units import TokenAxis
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
 CURVED = (
     "the head has an activation or soft cap, which is taken as linear through the origin at its real value"
 )
+
+
+def _reads_another(trace: Any, _: str) -> str:
+    return "and this one also reads another sequence" if "cross" in getattr(trace, "streams", ()) else ""
+
+
+LOGIT_NEEDS = (
+    "own blocks",
+    "logits",
+    Need("one sequence", "a model whose tokens read each other only", _reads_another),
+)
+"""What taking logits apart needs of a trace."""
 
 PART_NAMES = {
     "initial": "initial",
@@ -106,8 +119,8 @@ def wanted_logits(
         raise ValueError(message)
     if "cross" in trace.streams:
         message = (
-            f"{method} is of models whose tokens read each other only, and {trace.model_id or 'this one'} "
-            "also reads another sequence. Relevance and gradients explain its logits; aw.value_zeroing(trace, "
+            f"{method} is of models whose tokens read each other only, and {trace.model_id or 'this'} also "
+            "reads another sequence. Relevance and gradients explain its logits; aw.value_zeroing(trace, "
             'stream="cross") and aw.attention(trace, stream="cross") are maps of what it reads.'
         )
         raise ValueError(message)
@@ -137,10 +150,12 @@ def wanted_logits(
             raise ValueError(message)
     from attnwidgets.tracing.logit_parts import logit_parts
 
-    parts = logit_parts(traced, stream, places, method, value_bias=value_bias)
+    everything = [*places, *(foils if against is not None else ())]
+    several = logit_parts(traced, stream, everything, method, value_bias=value_bias)
+    parts = several[: len(places)]
     scores = [_score(traced, place) for place in places]
     if against is not None:
-        parts = parts - logit_parts(traced, stream, foils, method, value_bias=value_bias)
+        parts = parts - several[len(places) :]
         scores = [score - _score(traced, place) for score, place in zip(scores, foils, strict=True)]
     return Wanted(stream, targets, against, tuple(scores), parts, isinstance(target, (list, tuple)))
 

@@ -51,6 +51,7 @@ class HeadLayout:
 
 # A final norm of the decoders, by the names it goes by.
 _FINAL = ("norm", "final_layer_norm", "final_layernorm", "ln_f", "decoder.final_layer_norm", "final_norm")
+_ROBERTA = ("lm_head.dense", "=gelu", "lm_head.layer_norm", "lm_head.decoder")
 _MODERNBERT = ("head.dense", "head.act", "head.norm")
 
 HEADS: tuple[HeadLayout, ...] = (
@@ -75,7 +76,9 @@ HEADS: tuple[HeadLayout, ...] = (
             "cls.predictions.decoder",
         ),
     ),
-    HeadLayout("RoBERTa", "each", ("lm_head.dense", "=gelu", "lm_head.layer_norm", "lm_head.decoder")),
+    HeadLayout("RoBERTa", "each", _ROBERTA),
+    HeadLayout("RoBERTa-PreLayerNorm", "each", ("{base}.LayerNorm", *_ROBERTA)),
+    HeadLayout("XLM-RoBERTa-XL", "each", ("{base}.encoder.LayerNorm", *_ROBERTA)),
     HeadLayout(
         "DistilBERT", "each", ("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector")
     ),
@@ -95,6 +98,12 @@ HEADS: tuple[HeadLayout, ...] = (
         ),
     ),
     HeadLayout("ModernBERT", "each", ("{base}.final_norm", *_MODERNBERT, "decoder")),
+    HeadLayout(
+        "ModernBERT decoder",
+        "each",
+        ("{base}.final_norm", "lm_head.dense", "lm_head.act", "lm_head.norm", "decoder"),
+    ),
+    HeadLayout("BioGPT", "each", ("{base}.layer_norm", "output_projection")),
     *(HeadLayout("decoders", "each", (f"{{base}}.{norm}", "lm_head"), scaled=True) for norm in _FINAL),
     HeadLayout("decoders without a final norm", "each", ("lm_head",)),
     HeadLayout("ModernBERT that tags", "each", ("{base}.final_norm", *_MODERNBERT, "classifier")),
@@ -157,8 +166,8 @@ class Head:
         Raises:
             UnsupportedModelError: If there is more to it.
         """
-        steps = list(self.steps)
-        norm = steps.pop(0) if isinstance(steps[0], Norm) else None
+        norm = self.steps[0] if isinstance(self.steps[0], Norm) else None
+        steps = self.steps if norm is None else self.steps[1:]
         if not isinstance(steps[0], Affine) or not all(
             isinstance(step, (Scale, Pointwise)) for step in steps[1:]
         ):
@@ -166,7 +175,7 @@ class Head:
                 f"the head of {self.layout.family} is more than a final norm and a projection to the "
                 "vocabulary."
             )
-        return Unembedding(norm, steps[0], tuple(steps[1:]))
+        return Unembedding(norm, steps[0], steps[1:])
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogitParts:
-    """What logits are made of; float64, on the CPU. Everything summed over all but the targets is the logits.
+    """What logits are made of, float64 on the CPU. Summed over all but the targets, it is the logits.
 
     Args:
         attention: What heads read of tokens' states [target, layer, head, key].
@@ -52,25 +52,27 @@ class LogitParts:
     final_bias: Tensor
     curved: bool
 
-    def total(self) -> Tensor:
-        """Return what the parts sum to [target]."""
-        parts = (getattr(self, part.name) for part in fields(self) if part.name != "curved")
-        return torch.stack([part.flatten(1).sum(1) if part.dim() > 1 else part for part in parts]).sum(0)
-
     def __sub__(self, other: LogitParts) -> LogitParts:
         """Return the parts of the difference."""
-        names = [part.name for part in fields(self) if part.name != "curved"]
-        apart = {name: getattr(self, name) - getattr(other, name) for name in names}
+        apart: dict[str, Any] = {name: getattr(self, name) - getattr(other, name) for name in _numbers()}
         return LogitParts(**apart, curved=self.curved or other.curved)
+
+    def __getitem__(self, targets: slice | list[int]) -> LogitParts:
+        """Return the parts of some targets."""
+        some: dict[str, Any] = {name: getattr(self, name)[targets] for name in _numbers()}
+        return LogitParts(**some, curved=self.curved)
 
     @staticmethod
     def join(several: Sequence[LogitParts]) -> LogitParts:
         """Return the parts of several, target by target."""
-        names = [part.name for part in fields(LogitParts) if part.name != "curved"]
         joined: dict[str, Any] = {
-            name: torch.cat([getattr(parts, name) for parts in several]) for name in names
+            name: torch.cat([getattr(parts, name) for parts in several]) for name in _numbers()
         }
         return LogitParts(**joined, curved=any(parts.curved for parts in several))
+
+
+def _numbers() -> tuple[str, ...]:
+    return tuple(part.name for part in fields(LogitParts) if part.name != "curved")
 
 
 def logit_parts(
@@ -93,14 +95,16 @@ def logit_parts(
     Raises:
         UnsupportedModelError: If a block or the head is not described, or something lies between blocks.
     """
-    found = []
-    for position, index in wanted:
+    found: dict[tuple[int | None, int], LogitParts] = {}
+    for position in dict.fromkeys(position for position, _ in wanted):
+        indices = list(dict.fromkeys(index for other, index in wanted if other == position))
         head = head_of(trace, stream, method, position)
         blocks = [block_of(trace, number, stream, method) for number in range(trace.n_layers(stream))]
         _require_chain(blocks, method)
         with torch.no_grad():
-            found.append(_parts(blocks, head, position, index, value_bias=value_bias))
-    return LogitParts.join(found)
+            together = _parts(blocks, head, position, indices, value_bias=value_bias)
+        found |= {(position, index): together[[place]] for place, index in enumerate(indices)}
+    return LogitParts.join([found[place] for place in wanted])
 
 
 def _require_chain(blocks: Sequence[Block], method: str) -> None:
@@ -114,20 +118,20 @@ def _require_chain(blocks: Sequence[Block], method: str) -> None:
 
 
 def _parts(
-    blocks: Sequence[Block], head: Head, position: int | None, index: int, *, value_bias: bool
+    blocks: Sequence[Block], head: Head, position: int | None, indices: list[int], *, value_bias: bool
 ) -> LogitParts:
     rows = head.rows(position)
-    gradient, final_bias = _through_head(head, position, index)
+    gradient, final_bias = _through_head(head, position, indices)
     curved = any(isinstance(step, Pointwise) for step in (*head.before, *head.steps))
     layers = []
     for block in reversed(blocks):
         found, gradient = _through_block(block, rows, gradient, value_bias=value_bias)
         layers.append(found)
-    attention, *biases = (torch.stack(part[::-1])[None] for part in zip(*layers, strict=True))
-    initial = gradient.new_zeros(1, len(blocks[0].hidden))
-    initial[0, rows] = (gradient * _exact(blocks[0].hidden[rows])).sum(-1)
+    attention, *biases = (torch.stack(part[::-1], dim=1) for part in zip(*layers, strict=True))
+    initial = gradient.new_zeros(len(indices), len(blocks[0].hidden))
+    initial[:, rows] = (gradient * _exact(blocks[0].hidden[rows])).sum(-1)
     value, output, mlp, norm = biases
-    return LogitParts(attention, value, output, mlp, norm, initial, final_bias[None], curved)
+    return LogitParts(attention, value, output, mlp, norm, initial, final_bias, curved)
 
 
 def _exact(tensor: Tensor) -> Tensor:
@@ -136,20 +140,28 @@ def _exact(tensor: Tensor) -> Tensor:
 
 
 def _through_norm(norm: Norm, gradient: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient [row, dim] before a norm that read `state` [row, dim], and what its shift adds."""
-    added = gradient.new_zeros(()) if norm.shift is None else (gradient * _exact(norm.shift)).sum()
+    """Return the gradient [target, row, dim] before a norm that read `state` [row, dim].
+
+    And what its shift adds [target].
+    """
+    added = _dot(gradient, norm.shift)
     before = gradient * _exact(norm.gain)
     if norm.centred:
         before = before - before.mean(-1, keepdim=True)
     return before / _deviation(norm, state), added
 
 
+def _dot(gradient: Tensor, added: Tensor | None) -> Tensor:
+    """Return what a vector adds that is added to every row, or one [row, dim] for each [target]."""
+    return gradient.new_zeros(len(gradient)) if added is None else (gradient * _exact(added)).sum((1, 2))
+
+
 def _deviation(norm: Norm, state: Tensor) -> Tensor:
     return norm.deviation(_exact(state))
 
 
-def _through_head(head: Head, position: int | None, index: int) -> tuple[Tensor, Tensor]:
-    """Return the gradient [row, dim] of a logit at the states that a head reads, and what its biases add."""
+def _through_head(head: Head, position: int | None, indices: list[int]) -> tuple[Tensor, Tensor]:
+    """Return the gradient [target, row, dim] of logits at what a head reads, and what its biases add."""
     steps = (*head.before, *head.steps)
     rows = head.rows(position)
     states = _states(head, rows)
@@ -158,17 +170,22 @@ def _through_head(head: Head, position: int | None, index: int) -> tuple[Tensor,
     if not isinstance(projection, Affine):
         raise UnsupportedModelError(f"logits of a head without a projection are not taken apart. {WITHOUT}")
     # What follows the last projection is done to logits one by one, so that one column of it is all there is.
-    factor = torch.ones((), dtype=torch.float64)
+    factor = torch.ones(len(indices), dtype=torch.float64)
     for place in range(last + 1, len(steps)):
-        factor = factor * _slope(steps[place], states[place])[0, index]
-    gradient = factor * _exact(projection.matrix[:, index])[None]
-    bias = factor * (0.0 if projection.bias is None else _exact(projection.bias[index]))
+        factor = factor * _slope(steps[place], states[place])[0, indices]
+    gradient = (factor * _exact(projection.matrix[:, indices])).T[:, None]
+    bias = factor * (0.0 if projection.bias is None else _exact(projection.bias[indices]))
     for place in reversed(range(last)):
         if place == len(head.before) - 1:
-            gradient = (gradient / len(rows)).expand(len(rows), -1)
+            gradient = _spread(gradient, len(rows))
         gradient, added = _through_step(steps[place], gradient, states[place])
         bias = bias + added
-    return gradient if head.before else (gradient / len(rows)).expand(len(rows), -1), bias
+    return gradient if head.before else _spread(gradient, len(rows)), bias
+
+
+def _spread(gradient: Tensor, rows: int) -> Tensor:
+    """Return the gradient before the mean over rows [target, row, dim]."""
+    return (gradient / rows).expand(-1, rows, -1)
 
 
 def _states(head: Head, rows: list[int]) -> list[Tensor]:
@@ -187,12 +204,10 @@ def _states(head: Head, rows: list[int]) -> list[Tensor]:
 
 def _through_step(step: Step, gradient: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient before a step that read `state`, and what its bias adds."""
-    nothing = gradient.new_zeros(())
     if isinstance(step, Affine):
-        added = nothing if step.bias is None else (gradient * _exact(step.bias)).sum()
-        return gradient @ _exact(step.matrix).T, added
+        return gradient @ _exact(step.matrix).T, _dot(gradient, step.bias)
     if isinstance(step, (Scale, Pointwise, Gated)):
-        return gradient * _slope(step, state), nothing
+        return gradient * _slope(step, state), _dot(gradient, None)
     return _through_norm(step, gradient, state)
 
 
@@ -211,13 +226,13 @@ def _slope(step: Step, state: Tensor) -> Tensor:
 def _through_block(
     block: Block, rows: list[int], gradient: Tensor, *, value_bias: bool
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return what a block adds, and the gradient [row, dim] at its input.
+    """Return what a block adds, and the gradient [target, row, dim] at its input.
 
-    That is attention [head, key], the biases of values and of the output, the feed-forward layer, and the
-    shifts of norms.
+    That is attention [target, head, key], the biases of values and of the output, the feed-forward layer, and
+    the shifts of norms [target].
     """
     post = block.layout.order == "post"
-    shift = gradient.new_zeros(())
+    shift = _dot(gradient, None)
     if post and block.norm2 is not None:
         gradient, shift = _through_norm(block.norm2, gradient, block.last[rows])
     above = gradient
@@ -230,18 +245,17 @@ def _through_block(
         start = block.norm1.direct(middle).to("cpu").double() / _deviation(block.norm1, middle)
         start = start if block.norm1.shift is None else start + _exact(block.norm1.shift)
     end = block.last if post else block.output
-    mlp = (above * (_exact(end[rows]) - start)).sum()
-    # [row, head, head dim] -> [row, head, key]
-    asked = torch.einsum("hvd,rd->rhv", matrix, gradient)
+    mlp = _dot(above, _exact(end[rows]) - start)
+    asked = torch.einsum("hvd,trd->trhv", matrix, gradient)
     values = _exact(block.head_values())
     constant = _constant(block) if value_bias else None
     by_row = weights.transpose(0, 1) * row[:, None, None]
-    apart = gradient.new_zeros(())
+    apart = _dot(gradient, None)
     if constant is not None:
         values = values - constant[:, None]
-        apart = (by_row.sum(-1) * (asked * constant).sum(-1)).sum()
-    attention = (by_row * torch.einsum("hkv,rhv->rhk", values, asked)).sum(0)
-    return (attention, apart, (gradient * bias).sum(), mlp, shift), gradient
+        apart = (by_row.sum(-1) * (asked * constant).sum(-1)).sum((1, 2))
+    attention = (by_row * torch.einsum("hkv,trhv->trhk", values, asked)).sum(1)
+    return (attention, apart, _dot(gradient, bias), mlp, shift), gradient
 
 
 def _middle(block: Block, rows: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

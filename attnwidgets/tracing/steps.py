@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.modules import Norm, read_affine, read_norm
+from attnwidgets.tracing.modules import Norm, is_norm, read_affine, read_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -146,7 +146,7 @@ def _read(module: nn.Module | Function, width: int, like: Tensor) -> Iterator[St
         yield Pointwise(module)
     elif isinstance(module, (nn.Identity, nn.Dropout)):
         return
-    elif hasattr(module, "eps") or hasattr(module, "variance_epsilon"):
+    elif is_norm(module):
         norm = read_norm(module, width, like)
         if norm is not None:
             yield norm

@@ -21,15 +21,15 @@ from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.steps import Affine, Pointwise
 from attnwidgets.tracing.units import Unit
 from tests.tracing import tiny
+from tests.tracing.families import FAMILIES, MORE
 
 from .against_authors import decoder_traces, numbers
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
 LAST = len(IDS) - 1
-WITH_HEAD = [name for name in tiny.TEXT if name != "ELECTRA"]
 DECODERS = ["GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3", "Gemma 2", "Gemma 3"]
-# Their norms compute in float32 whatever the model's precision, so that only they know more digits.
-ROUNDED = ("Llama", "Qwen3", "Gemma 2", "Gemma 3")
+# Heads with an activation.
+CURVED = ("XLM-RoBERTa", "CamemBERT", "RoBERTa-PreLayerNorm", "XLM-RoBERTa-XL", "ModernBERT decoder")
 
 
 def _stirred(make, dtype: torch.dtype = torch.float64, **config):
@@ -121,7 +121,7 @@ def test_tracked_attributions_are_the_authors(shared, dtype) -> None:
             assert np.abs(off).max() < tolerance
             apart = alti_logit(traced, target, foil, initial="apart", compat=compat)
             assert np.abs(apart.values - expected[f"{name}/alti_logit_contrastive"]).max() < tolerance
-            # As in the authors' evaluation, which adds the difference of the initial logits to the last token.
+            # The authors' evaluation adds the difference of the initial logits to the last token.
             initial = expected[f"{name}/init_logit"]
             own = expected[f"{name}/alti_logit_contrastive"].copy()
             own[-1] += initial[0] - initial[1]
@@ -131,24 +131,48 @@ def test_tracked_attributions_are_the_authors(shared, dtype) -> None:
 # What must hold on any model
 
 
-@pytest.mark.parametrize("family", WITH_HEAD)
+@pytest.mark.parametrize("family", [*FAMILIES])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_parts_sum_to_the_logit_in_every_family(family, dtype) -> None:
-    traced = trace(_stirred(tiny.TEXT[family], dtype), None, IDS)
-    for position in (LAST, 3):
-        ids = [7, 11]
-        targets = [_token(position, index) for index in ids]
+    traced = FAMILIES[family].traced(dtype)
+    if traced.logits is None or "cross" in traced.streams:
+        with pytest.raises(ValueError, match=r"this trace has none|also reads another sequence"):
+            direct_logit_attribution(traced, 1)
+        return
+    of_classes = traced.logits.dim() == 1
+    for position in (None,) if of_classes else (-1, 3):
+        targets = [1, 2] if of_classes else [_token(position, index) for index in (1, 2)]
+        scores = (traced.logits if of_classes else traced.logits[position])[[1, 2]].numpy()
         direct = direct_logit_attribution(traced, targets)
-        scores = traced.logits[position, ids].double().numpy()
-        scale = np.abs(direct.values).max()
-        exact = dtype == torch.float64 and family not in ROUNDED
-        assert np.abs(direct.residual).max() < (1e-9 if exact else 1e-4 if dtype == torch.float32 else 1e-6)
-        assert np.allclose(direct.values.sum(-1, dtype=np.float64), scores, atol=1e-6 * scale + 1e-5)
+        assert np.allclose(direct.values.sum(-1), scores, atol=1e-5)
+        assert np.abs(direct.residual).max() < _tolerance(traced.model, dtype)
         if dtype == torch.float64:  # in our own arithmetic nothing is missing at all
+            row = position if position is None else position % len(traced.logits)
+            own = head_of(traced, "self", "test", row).recomputed(row)[[1, 2]].tolist()
             parts = [alti_logit(traced, target).provenance["parts"] for target in targets]
-            own = head_of(traced, "self", "test", position).recomputed(position)[ids].tolist()
             sums = [sum(value for name, value in part.items() if name != "logit") for part in parts]
             assert np.allclose(sums, own, atol=1e-9, rtol=0)
+
+
+def _tolerance(model, dtype: torch.dtype) -> float:
+    """Most families' own norms compute in float32 in any precision, so that only they know more digits."""
+    if dtype == torch.float32:
+        return 1e-5
+    norms = [module for module in model.modules() if "Norm" in type(module).__name__]
+    rounded = not all(isinstance(module, torch.nn.LayerNorm) for module in norms)
+    return 1e-6 if rounded else 1e-9
+
+
+@pytest.mark.parametrize("family", [*MORE])
+def test_parts_sum_to_the_logit_wherever_blocks_and_head_are_described(family) -> None:
+    traced = MORE[family].traced(torch.float64)
+    if traced.logits is None or "cross" in traced.streams or family == "ESM":
+        with pytest.raises(ValueError, match=r"none|also reads another sequence|no description of a head"):
+            direct_logit_attribution(traced, _token(-1))
+        return
+    direct = direct_logit_attribution(traced, _token(-1))
+    assert np.abs(direct.residual) < _tolerance(traced.model, torch.float64)
+    assert bool(direct.warning) == (family in CURVED)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)

@@ -17,12 +17,12 @@ from attnwidgets.tracing.contributions import parts_of
 from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.units import Unit
 from tests.tracing import tiny
+from tests.tracing.families import FAMILIES
 
 from .against_authors import decoder_traces, numbers
 from .made import axis, unit
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
-DECODERS = [name for name in tiny.TEXT if "BERT" not in name and name != "ELECTRA"]
 SIDES = {"residual": "attn_residual", "mlp": "mlp", "mlp_residual": "mlp_residual"}
 
 
@@ -62,16 +62,17 @@ def test_shares_are_the_authors(shared, dtype) -> None:
                     assert np.abs(off).max() < tolerance
 
 
-@pytest.mark.parametrize("family", [*tiny.TEXT])
-@pytest.mark.parametrize("distance", ["l1", "l2"])
+@pytest.mark.parametrize(
+    ("family", "distance"), [*((family, "l1") for family in FAMILIES), ("Llama", "l2"), ("BERT", "l2")]
+)
 def test_every_sum_is_one_in_every_family(family, distance) -> None:
-    traced = trace(tiny.build(tiny.TEXT[family]), None, IDS)
+    traced = FAMILIES[family].traced()
     graph = contribution_graph(traced, distance)
     assert np.allclose(_totals(graph), 1.0, atol=1e-5)
     assert all((part >= 0).all() for part in (graph.values, graph.residual, graph.mlp, graph.mlp_residual))
-    assert graph.parallel == (family == "GPT-NeoX")
+    assert graph.parallel == (family in ("GPT-NeoX", "Cohere"))
     for number in graph.layers:
-        unread = traced.attention_layer(number).numpy() == 0
+        unread = traced.attention_layer(number, graph.stream).numpy() == 0
         assert not graph.layer(number)[unread].any()
         assert (graph.layer(number)[~unread] > 0).all()
 
