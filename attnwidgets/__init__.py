@@ -26,15 +26,20 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.attention_flow import attention_flow
     from attnwidgets.explanations.attention_norm import attention_norm
     from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.chefer import chefer
     from attnwidgets.explanations.contribution_graph import contribution_graph
     from attnwidgets.explanations.direct_logit_attribution import direct_logit_attribution
     from attnwidgets.explanations.globenc import globenc
     from attnwidgets.explanations.graph import ContributionGraph
     from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
+    from attnwidgets.explanations.input_x_gradient import input_x_gradient
+    from attnwidgets.explanations.integrated_gradients import integrated_gradients
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.mixing_ratio import mixing_ratio
     from attnwidgets.explanations.registry import explain, methods
     from attnwidgets.explanations.rollout import rollout
+    from attnwidgets.explanations.saliency import saliency
+    from attnwidgets.explanations.signed_attention import signed_attention
     from attnwidgets.explanations.user_methods import check, register
     from attnwidgets.explanations.value_zeroing import value_zeroing
     from attnwidgets.export.archive import load
@@ -75,6 +80,11 @@ _HOMES = {
     "alti_logit": "explanations.alti_logit",
     "direct_logit_attribution": "explanations.direct_logit_attribution",
     "contribution_graph": "explanations.contribution_graph",
+    "saliency": "explanations.saliency",
+    "input_x_gradient": "explanations.input_x_gradient",
+    "integrated_gradients": "explanations.integrated_gradients",
+    "signed_attention": "explanations.signed_attention",
+    "chefer": "explanations.chefer",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "register": "explanations.user_methods",
@@ -114,6 +124,7 @@ __all__ = [
     "attention_flow",
     "attention_norm",
     "check",
+    "chefer",
     "contribution_graph",
     "demo_model",
     "demo_texts",
@@ -124,6 +135,8 @@ __all__ = [
     "from_attentions",
     "globenc",
     "hidden_token_attribution",
+    "input_x_gradient",
+    "integrated_gradients",
     "link",
     "load",
     "methods",
@@ -131,6 +144,8 @@ __all__ = [
     "randomized",
     "register",
     "rollout",
+    "saliency",
+    "signed_attention",
     "targets",
     "to_html",
     "trace",

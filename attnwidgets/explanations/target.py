@@ -115,7 +115,7 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
         message = f"{name}: this model predicts classes, not tokens; use aw.targets.label(...)."
         raise ValueError(message)
     n_rows, n_words = logits.shape
-    index = _token_id(trace, value, name) if isinstance(value, str) else value
+    index = token_id(trace, value, name) if isinstance(value, str) else value
     if not 0 <= index < n_words:
         message = f"{name} {index} is out of range: the token ids are 0 to {n_words - 1}."
         raise IndexError(message)
@@ -142,7 +142,7 @@ def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
     """Return the row of the logits that the trace's predictions are about."""
     if trace.predictions_title == "next token":
         return n_rows - 1
-    mask = getattr(_tokenizer(trace), "mask_token_id", None)
+    mask = getattr(tokenizer_of(trace), "mask_token_id", None)
     ids = trace.input_ids
     if isinstance(mask, int) and ids is not None and len(ids) == n_rows and bool((ids == mask).any()):
         return int((ids == mask).nonzero()[0])
@@ -155,17 +155,18 @@ def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
     raise ValueError(message)
 
 
-def _tokenizer(trace: Trace) -> Any:
+def tokenizer_of(trace: Trace) -> Any:
+    """Return the tokenizer of a trace, its processor's where it has one; None without."""
     reader = trace.tokenizer
     return getattr(reader, "tokenizer", reader)
 
 
-def _token_id(trace: Trace, text: str, name: str) -> int:
+def token_id(trace: Trace, text: str, name: str) -> int:
     """Return the id of a string that is one token, at the start of a word where it has no leading space."""
     from attnwidgets.tracing.borrow import borrowed_tokenizer
     from attnwidgets.tracing.inputs import display_tokens
 
-    tokenizer = _tokenizer(trace)
+    tokenizer = tokenizer_of(trace)
     if tokenizer is None:
         message = f"{name} {text!r}: this trace has no tokenizer; name the token by its id."
         raise ValueError(message)
@@ -195,7 +196,7 @@ def spell(trace: Trace, index: int) -> str:
     """Return the display string of a token id."""
     from attnwidgets.tracing.predictions import spelled
 
-    return spelled(_tokenizer(trace), index)
+    return spelled(tokenizer_of(trace), index)
 
 
 def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -> Target:

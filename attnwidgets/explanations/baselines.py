@@ -1,0 +1,123 @@
+"""Baselines: what stands for "no information" where a method compares an input with one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.target import token_id, tokenizer_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.trace import Trace
+
+NAMES = ("pad", "mask", "mean", "zero")
+"""Baselines by name: the embedding of the padding token or of the mask, the mean over all words, zeros."""
+
+_IDS_AT_ONCE = 4096
+
+
+def baseline_embeddings(
+    trace: Trace, model: nn.Module, embeddings: Tensor, baseline: Any, method: str
+) -> tuple[Tensor, str]:
+    """Return a baseline [token, dim] for embeddings [token, dim], and its name.
+
+    Args:
+        trace: The trace.
+        model: Its model, borrowed.
+        embeddings: What the tokens are read as.
+        baseline: A name in `NAMES`, a token by its string or id, numbers [dim] or [token, dim], or None: the
+            padding token, else the mask, else the mean.
+        method: The method's name, for messages.
+
+    Raises:
+        ValueError: Where there is no such baseline, or numbers of another shape.
+    """
+    import torch
+
+    table = _table(model)
+    if baseline is None:
+        baseline = next((name for name in ("pad", "mask") if _special(trace, name) is not None), "mean")
+        baseline = baseline if table is not None else "mean"
+    if isinstance(baseline, str) and baseline in NAMES:
+        return _named(trace, table, embeddings, baseline, method), baseline
+    if isinstance(baseline, str) or (
+        not isinstance(baseline, bool) and hasattr(baseline, "__index__") and not hasattr(baseline, "shape")
+    ):
+        if isinstance(baseline, str) and tokenizer_of(trace) is None:
+            known = ", ".join(map(repr, NAMES))
+            message = f"baseline {baseline!r} is not one of {known}.{suggest(baseline, NAMES)}"
+            raise ValueError(message)
+        index = token_id(trace, baseline, "baseline") if isinstance(baseline, str) else int(baseline)
+        return _row(table, index, embeddings, method), f"token {baseline!r}"
+    given = torch.as_tensor(baseline, dtype=embeddings.dtype, device=embeddings.device)
+    if given.shape not in (embeddings.shape, embeddings.shape[1:]):
+        message = (
+            f"baseline has shape {tuple(given.shape)}; taken are [dim] and [token, dim], here "
+            f"({embeddings.shape[1]},) and {tuple(embeddings.shape)}."
+        )
+        raise ValueError(message)
+    return given.expand_as(embeddings), "given"
+
+
+def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str, method: str) -> Tensor:
+    import torch
+
+    if name == "zero":
+        return torch.zeros_like(embeddings)
+    if name == "mean":
+        mean: Tensor = embeddings.mean(0) if table is None else _mean(table, embeddings)
+        return mean.expand_as(embeddings)
+    index = _special(trace, name)
+    if index is None:
+        message = (
+            f"baseline {name!r}: this model's tokenizer has no {name} token; pass 'mean', 'zero', a token "
+            "by its string or id, or numbers."
+        )
+        raise ValueError(message)
+    return _row(table, index, embeddings, method)
+
+
+def _table(model: nn.Module) -> Any:
+    """Return the table of words, or None where the model reads no words."""
+    from attnwidgets.tracing.places import word_embeddings
+
+    tables = word_embeddings(model)
+    return max(tables, key=lambda table: int(getattr(table, "num_embeddings", 0)), default=None)
+
+
+def _special(trace: Trace, name: str) -> int | None:
+    for holder in (tokenizer_of(trace), getattr(trace.model, "config", None)):
+        index = getattr(holder, f"{name}_token_id", None)
+        if isinstance(index, int) and index >= 0:
+            return index
+    return None
+
+
+def _rows(table: Any, ids: Tensor, like: Tensor) -> Tensor:
+    rows: Tensor = table(ids.to(next(table.parameters()).device).unsqueeze(0))[0].detach().to(like)
+    return rows
+
+
+def _row(table: Any, index: int, embeddings: Tensor, method: str) -> Tensor:
+    import torch
+
+    if table is None:
+        message = f"{method}: this model reads no tokens, so none is a baseline; pass 'mean' or 'zero'."
+        raise ValueError(message)
+    if not 0 <= index < table.num_embeddings:
+        message = f"baseline {index} is out of range: the token ids are 0 to {table.num_embeddings - 1}."
+        raise ValueError(message)
+    return _rows(table, torch.tensor([index]), embeddings).expand_as(embeddings)
+
+
+def _mean(table: Any, like: Tensor) -> Tensor:
+    import torch
+
+    count = table.num_embeddings
+    total = torch.zeros(like.shape[-1], dtype=torch.float64)
+    for ids in torch.arange(count).split(_IDS_AT_ONCE):
+        total += _rows(table, ids, like).double().cpu().sum(0)
+    mean: Tensor = (total / count).to(like)
+    return mean

@@ -1,0 +1,181 @@
+"""Gradients of targets by the embeddings of a stream's tokens: what saliency and its kin are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.block_maps import require_choice
+from attnwidgets.explanations.tracelike import TraceLike, carried, resolve_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from attnwidgets.explanations.asked import Asked
+    from attnwidgets.tracing.differentiable import Graph
+    from attnwidgets.tracing.trace import Trace
+
+Reduce = Literal["l2", "l1", "sum", "mean", "mean_abs", "mean_square"]
+
+REDUCTIONS = ("l2", "l1", "sum", "mean", "mean_abs", "mean_square")
+"""How the numbers of an embedding's dimensions become one: its length, the sum of absolute values, the signed
+sum, and these divided by the number of dimensions ("mean_square" takes no root)."""
+
+
+def reduced(values: Tensor, how: Reduce) -> Tensor:
+    """Return [..., token] of values [..., token, dim]."""
+    if how == "l2":
+        lengths: Tensor = values.norm(dim=-1)
+        return lengths
+    if how == "l1":
+        return values.abs().sum(-1)
+    if how == "mean_abs":
+        return values.abs().mean(-1)
+    if how == "mean_square":
+        return values.square().mean(-1)
+    return values.sum(-1) if how == "sum" else values.mean(-1)
+
+
+@dataclass(frozen=True)
+class EmbeddingGradients:
+    """One pass and what came back from it.
+
+    Attributes:
+        embeddings: What the tokens were read as [token, dim].
+        gradients: Of every target by them [target, token, dim].
+        scores: The targets' numbers [target].
+    """
+
+    embeddings: Tensor
+    gradients: Tensor
+    scores: Tensor
+
+
+def embedding_stream(trace: TraceLike, stream: str | None) -> str:
+    """Return the stream whose tokens are explained; "cross" has none of its own.
+
+    Raises:
+        ValueError: Where there is no such stream.
+    """
+    stream = resolve_stream(trace, stream)
+    if stream == "cross":
+        message = 'stream "cross" has no tokens of its own; pass stream="encoder" or "decoder".'
+        raise ValueError(message)
+    return stream
+
+
+def embedding_gradients(trace: Trace, asked: Asked, method: str, stream: str) -> EmbeddingGradients:
+    """Return every target's gradient by the embeddings of a stream; one pass forward, one back for each.
+
+    Raises:
+        ValueError: Where gradients are NaN or all zero; the message names the layer. Also as `differentiable`
+            says.
+    """
+    import torch
+
+    from attnwidgets.tracing.differentiable import differentiable, gradients
+
+    with differentiable(trace, method) as run:
+        graph = run(hidden_states=asked.hidden_states)
+        scores = asked.scores(graph.outputs)
+        leaf = leaf_of(graph, stream, method)
+        found = []
+        for score in scores:
+            gradient = gradients(score, [leaf], again=True)[0]
+            if not usable(gradient):
+                raise ValueError(diagnosis(score, graph, stream, method))
+            found.append(gradient[0])
+        return EmbeddingGradients(
+            leaf.detach()[0], torch.stack(found), torch.stack([score.detach()[0] for score in scores])
+        )
+
+
+def leaf_of(graph: Graph, stream: str, method: str) -> Tensor:
+    """Return where a stream's gradients end, [batch, token, dim].
+
+    Raises:
+        UnsupportedModelError: Where nothing of the stream was found that a gradient can reach.
+    """
+    if stream in graph.inputs:
+        return graph.inputs[stream]
+    from attnwidgets.tracing.attention_function import UnsupportedModelError
+
+    reached = ", ".join(map(repr, graph.inputs))
+    message = f"{method} found no embeddings of stream {stream!r}; gradients reach {reached}."
+    raise UnsupportedModelError(message)
+
+
+def usable(gradient: Tensor) -> bool:
+    """Return whether a gradient is finite and says anything at all."""
+    return bool(gradient.isfinite().all()) and bool(gradient.any())
+
+
+def diagnosis(score: Tensor, graph: Graph, stream: str, method: str) -> str:
+    """Return in words why a gradient cannot be used, and at which layer it went wrong."""
+    from attnwidgets.tracing.differentiable import gradients
+
+    states = graph.states.get(stream, [])
+    for layer, state in enumerate(states):
+        if not state.isfinite().all():
+            where = "the embeddings" if layer == 0 else f"layer {layer - 1}"
+            return (
+                f"{method}: the states after {where} hold NaN or infinite numbers, the first that do; look "
+                "at the model's weights and precision before explaining it."
+            )
+    if not score.isfinite().all():
+        return f"{method}: the target is {float(score.flatten()[0])}; there is nothing to explain."
+    backwards = list(enumerate(gradients(score, states, again=True)))[::-1]
+    for layer, gradient in backwards:
+        last = layer == len(states) - 1
+        after = "into the last layer's output" if last else f"into layer {layer}'s input"
+        if not gradient.isfinite().all():
+            return f"{method}: the gradient becomes NaN or infinite on its way {after}."
+        if not gradient.any():
+            return (
+                f"{method}: the gradient is zero everywhere on its way {after}, so the target does not "
+                "depend on the input, or something without a gradient (a rounding, a choice) stands between."
+            )
+    return (
+        f"{method}: the gradient is zero or NaN at the embeddings of stream {stream!r}, behind layer 0: the "
+        "target does not depend on them."
+    )
+
+
+def attributed(
+    trace: TraceLike,
+    values: Tensor,
+    question: Asked,
+    *,
+    method: str,
+    title: str,
+    paper: str,
+    options: Mapping[str, Any],
+    stream: str,
+    residual: Any = None,
+    unit: str | None = None,
+    warning: str = "",
+    facts: Mapping[str, Any] | None = None,
+) -> Attributions:
+    """Return values [target, token] as attributions with all they carry, in the unit asked for."""
+    axis = trace.axes(stream)[0]
+    common = carried(trace, stream, method, paper=paper, options=options)
+    common["provenance"] |= {"title": title, **(facts or {})}
+    common["warning"] = "; ".join(note for note in (common["warning"], warning) if note)
+    own = next(iter(axis.units))
+    found = Attributions(
+        question.of(values.to("cpu").double().numpy()),
+        axis=axis,
+        unit=own,
+        residual=residual,
+        **question.names(),
+        **common,
+    )
+    return found if unit is None or unit == own else found.to(unit)
+
+
+def require_reduction(how: str) -> None:
+    """Raise ValueError where there is no such reduction."""
+    require_choice("reduce", how, REDUCTIONS)

@@ -1,0 +1,224 @@
+"""Saliency, input x gradient and Integrated Gradients: as captum computes them, and by finite differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METHODS = (aw.saliency, aw.input_x_gradient, aw.integrated_gradients)
+
+
+@pytest.fixture(scope="module")
+def captum(shared: Path) -> Any:
+    """(trace, arrays) of the tiny Llama that captum explained; the target is token 19."""
+    folder = shared / "reference" / "lrp"
+    model = hf.AutoModelForCausalLM.from_pretrained(folder / "models" / "tiny_llama").eval()
+    arrays = np.load(folder / "captum_llama.npz")
+    return aw.trace(model, None, input_ids=arrays["input_ids"].tolist()), arrays
+
+
+def classifier() -> Any:
+    """Return a random classifier with three classes."""
+    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 8}
+    config = hf.BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_labels=3)
+    return tiny.build(lambda: hf.BertForSequenceClassification(config))
+
+
+@pytest.fixture(scope="module")
+def classified() -> Any:
+    """A trace of the random classifier, in float64."""
+    return aw.trace(classifier().double(), tiny.wordpiece(), "the cat sat")
+
+
+def close(found: Any, expected: Any, tolerance: float = 1e-5) -> bool:
+    scale = np.abs(expected).max()
+    return bool(np.abs(np.asarray(found) - expected).max() <= tolerance * scale)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "l1", "l2"])
+def test_gradients_equal_captum(captum: Any, reduce: Any) -> None:
+    trace, arrays = captum
+    assert close(aw.saliency(trace, 19, reduce=reduce).values, arrays[f"grad.{reduce}"])
+    assert close(aw.input_x_gradient(trace, 19, reduce=reduce).values, arrays[f"gradxinput.{reduce}"])
+
+
+@pytest.mark.parametrize(("name", "baseline"), [("zero", "zero"), ("pad", 0)])
+@pytest.mark.parametrize("steps", [20, 50])
+def test_integrated_gradients_equal_captum(captum: Any, name: str, baseline: Any, steps: int) -> None:
+    trace, arrays = captum
+    found = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps)
+    expected = arrays[f"ig.{name}.n{steps}.sum"]
+    assert close(found.values, expected)
+    # captum's delta is the sum less the change; a residual is what is missing.
+    assert found.residual == pytest.approx(-float(arrays[f"ig.{name}.n{steps}.delta"][0]), abs=1e-4)
+    assert found.provenance["change"] == pytest.approx(expected.sum() + found.residual, abs=1e-4)
+    l2 = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps, reduce="l2")
+    assert close(l2.values, arrays[f"ig.{name}.n{steps}.l2"])
+
+
+def test_the_trapezoid_s_weights_sum_to_one(captum: Any) -> None:
+    trace, arrays = captum
+    found = aw.integrated_gradients(trace, 19, baseline=0, steps=50, rule="trapezoid")
+    # captum divides by the number of points instead of the number of gaps between them.
+    assert close(found.values * 49 / 50, arrays["ig.pad.trapezoid50.sum"])
+
+
+def test_a_baseline_of_zeros_says_what_is_missing(captum: Any) -> None:
+    trace, _ = captum
+    poor = aw.integrated_gradients(trace, 19, baseline="zero", steps=50)
+    assert "the sum misses the change from the baseline" in poor.warning
+    assert aw.integrated_gradients(trace, 19, baseline=0, steps=50).warning == ""
+
+
+def test_input_x_gradient_is_the_slope_along_each_embedding(classified: Any) -> None:
+    found = aw.input_x_gradient(classified, 1).values
+    model, step = classified.model, 1e-6
+    embeddings = model.bert.embeddings.word_embeddings(classified.inputs["input_ids"]).detach()
+    for token in range(len(classified.tokens)):
+        scores = []
+        for factor in (1 + step, 1 - step):
+            changed = embeddings.clone()
+            changed[:, token] *= factor
+            with torch.no_grad():
+                scores.append(float(model(inputs_embeds=changed).logits[0, 1]))
+        assert (scores[0] - scores[1]) / (2 * step) == pytest.approx(found[token], abs=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_foil_is_subtracted_and_several_targets_are_rows(classified: Any, method: Any) -> None:
+    options: dict[str, Any] = {} if method is aw.integrated_gradients else {"reduce": "sum"}
+    both = method(classified, [0, 2], **options)
+    assert both.shape == (2, len(classified.tokens))
+    assert both.targets == ("LABEL_0", "LABEL_2")
+    contrast = method(classified, 0, foil=2, **options)
+    np.testing.assert_allclose(contrast.values, both.values[0] - both.values[1], atol=1e-6)
+    assert contrast.foil == "LABEL_2"
+    assert "rather than 'LABEL_2'" in contrast.title
+    with pytest.raises(ValueError, match="is the target itself"):
+        method(classified, 0, foil=0, **options)
+
+
+def test_reductions_divide_by_the_dimensions(classified: Any) -> None:
+    found = {how: aw.saliency(classified, 0, reduce=how).values for how in ("sum", "mean", "l1", "l2")}
+    dims = classified.model.config.hidden_size
+    np.testing.assert_allclose(found["mean"] * dims, found["sum"], rtol=1e-6)
+    mean_abs = aw.saliency(classified, 0, reduce="mean_abs").values
+    np.testing.assert_allclose(mean_abs * dims, found["l1"], rtol=1e-6)
+    mean_square = aw.saliency(classified, 0, reduce="mean_square").values
+    np.testing.assert_allclose(mean_square * dims, found["l2"] ** 2, rtol=1e-5)
+
+
+def test_words_are_sums_of_their_pieces(classified: Any) -> None:
+    trace = aw.trace(classified.model, classified.tokenizer, "unbelievable cat")
+    tokens, words = aw.input_x_gradient(trace, 0), aw.input_x_gradient(trace, 0, unit="word")
+    assert words.labels == ("[CLS]", "unbelievable", "cat", "[SEP]")
+    assert words.values[1] == pytest.approx(tokens.values[1:4].sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("baseline", ["pad", "mask", "mean", "zero", "cat", 3, np.zeros(12)])
+def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any, baseline: Any) -> None:
+    found = aw.integrated_gradients(classified, 1, baseline=baseline, steps=60)
+    model = classified.model
+    table = model.bert.embeddings.word_embeddings.weight.detach()
+    tokenizer = classified.tokenizer
+    rows = {"pad": table[0], "mask": table[4], "mean": table.mean(0), "zero": 0 * table[0], "cat": table[9]}
+    row = table[3] if isinstance(baseline, int) else rows["zero"]
+    row = rows[baseline] if isinstance(baseline, str) else row
+    assert tokenizer.convert_tokens_to_ids(["[PAD]", "[MASK]", "cat"]) == [0, 4, 9]
+    with torch.no_grad():
+        below = model(inputs_embeds=row.expand(1, len(classified.tokens), -1)).logits[0, 1]
+    change = float(classified.logits[1] - below)
+    assert found.provenance["change"] == pytest.approx(change, abs=1e-6)
+    assert float(found.values.sum()) == pytest.approx(change, abs=1e-5)
+    assert abs(found.residual) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["T5", "Marian"])
+def test_both_stacks_have_attributions(family: str) -> None:
+    trace = aw.trace(tiny.build(tiny.SEQ2SEQ[family]), None, input_ids=[5, 6, 7, 8])
+    for method in METHODS:
+        source, read = method(trace, 3), method(trace, 3, stream="decoder")
+        assert source.shape == (4,)
+        assert read.shape == (len(trace.axes("decoder")[0]),)
+        assert source.values.any()
+    with pytest.raises(ValueError, match='"cross" has no tokens of its own'):
+        aw.saliency(trace, 3, stream="cross")
+
+
+@pytest.mark.parametrize("family", sorted(tiny.TEXT))
+def test_every_family_has_gradients_and_comes_back_as_it_was(family: str) -> None:
+    model = tiny.build(tiny.TEXT[family])
+    trace = aw.trace(model, None, input_ids=[5, 6, 7, 8, 9])
+    direction = aw.targets.embedding_dot(range(32), 2)
+    target = direction if trace.logits is None else aw.targets.token(3, position=2)
+    before = {name: (id(p), p.requires_grad) for name, p in model.named_parameters()}
+    found = aw.integrated_gradients(trace, target, baseline=20, steps=60)
+    assert abs(found.residual) < 0.02 * max(abs(found.provenance["change"]), np.abs(found.values).max())
+    assert {name: (id(p), p.requires_grad) for name, p in model.named_parameters()} == before
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_images_have_attributions_by_patch() -> None:
+    model = tiny.build(tiny.IMAGE["ViT"])
+    pixels = torch.rand(3, 24, 24, generator=torch.Generator().manual_seed(0))
+    trace = aw.trace(model, None, image=pixels)
+    found = aw.integrated_gradients(trace, 1, baseline="mean", steps=30)
+    assert found.shape == (len(trace.tokens),)
+    assert abs(found.residual) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"reduce": "l3"}, ValueError, "reduce 'l3' is not one of"),
+        ({"target": "LABEL_9"}, ValueError, "is not a class"),
+        ({"unit": "wrod"}, ValueError, "Did you mean 'word'"),
+        ({"stream": "encoder"}, ValueError, "is not in this trace"),
+    ],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_bad_input_is_said(classified: Any, method: Any, options: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        method(classified, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 1}, "steps must be at least 2"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"rule": "simpson"}, "rule 'simpson' is not one of"),
+        ({"baseline": np.zeros(5)}, r"baseline has shape \(5,\)"),
+        ({"baseline": 99}, "the token ids are 0 to 39"),
+    ],
+)
+def test_bad_integration_is_said(classified: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        aw.integrated_gradients(classified, 0, **options)
+
+
+def test_what_a_gradient_cannot_say_names_the_layer() -> None:
+    model = classifier()
+    trace = aw.trace(model, tiny.wordpiece(), "the cat sat")
+    with torch.no_grad():
+        model.bert.encoder.layer[1].output.dense.bias.fill_(float("nan"))
+    for method in METHODS:
+        with pytest.raises(ValueError, match="the states after layer 1 hold NaN"):
+            method(trace, 0)
+    with torch.no_grad():
+        model.bert.encoder.layer[1].output.dense.bias.zero_()
+        model.classifier.weight.zero_()
+    with pytest.raises(ValueError, match="is zero everywhere on its way into the last layer's output"):
+        aw.saliency(trace, 0)
+    with torch.inference_mode(), pytest.raises(ValueError, match="inference_mode"):
+        aw.saliency(trace, 0)
