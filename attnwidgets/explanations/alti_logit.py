@@ -57,7 +57,7 @@ def alti_logit(
     token j, the feed-forward layers, biases, and the initial embedding (equations 5 to 7). What layer l reads
     of token j is shared among the input's tokens as ALTI's rollout says j was made of them up to layer l - 1,
     and layers are summed. Feed-forward layers are not followed to tokens: what they and the biases add is no
-    token's, and is the `residual`.
+    token's, and is the `residual`; so is what ALTI says is made of no token at all (its rows of zeros).
 
     Beyond the models of the paper: RMSNorm, grouped queries, parallel blocks, and norms behind attention
     follow from the blocks' descriptions; in post-norm blocks a part passes every later norm with the
@@ -97,6 +97,8 @@ def alti_logit(
     """
     require_choice("initial", initial, ("own", "apart"))
     require_choice("biases", biases, ("shared", "apart"))
+    require_choice("distance", distance, ("l1", "l2"))
+    require_choice("compat", compat, ("authors", None))
     value_bias = biases == "apart"
     wanted = wanted_logits(trace, target, foil, method="alti_logit", stream=stream, value_bias=value_bias)
     numbers = tuple(range(trace.n_layers(wanted.stream)))
