@@ -163,7 +163,11 @@ class CheckReport:
         if not self.inputs:
             return f"{self.name}: not run yet"
         on = f"{self.inputs} input{'' if self.inputs == 1 else 's'}"
-        return f"{self.name}: {self.mark or 'nothing fails'} (run on {on})"
+        return (
+            f"{self.name} {self.mark} (run on {on})"
+            if self.mark
+            else f"{self.name}: nothing fails (run on {on})"
+        )
 
     def lines(self) -> list[str]:
         """Return everything below the headline, as lines of text."""

@@ -157,7 +157,7 @@ class Checking:
         lines = self._own_lines(error)
         name = f"raises {type(error).__name__}" if lines else _RETURNS
         said = f"{type(error).__name__}: {error}" if lines else str(error)
-        if small is not None and "NoneType" in said:
+        if small is not None and any(word in said for word in ("NoneType", "model")):
             said += (
                 " (given attention has no model; a function that needs one is registered with needs='model')"
             )

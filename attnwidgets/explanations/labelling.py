@@ -90,7 +90,7 @@ def _renamed(found: MixingMap | Attributions, common: dict[str, Any]) -> Explana
     if isinstance(found, Attributions):
         names = ("axis", "target", "foil", "residual", "map", "unit")
         return Attributions(found.values, **{name: getattr(found, name) for name in names}, **kept)
-    axes = ("query", "key", "layers", "heads", "unit", "runs_model")
+    axes = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
     facts = ("causal", "stochastic", "signed")
     arguments = {name: getattr(found, name) for name in axes} | {name: found.known(name) for name in facts}
     return MixingMap.lazy(found.layer, **arguments, keep=False, **kept)

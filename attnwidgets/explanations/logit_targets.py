@@ -33,6 +33,7 @@ def _reads_another(trace: Any, _: str) -> str:
 LOGIT_NEEDS = (
     "own blocks",
     "logits",
+    "target",
     Need("one sequence", "a model whose tokens read each other only", _reads_another),
 )
 """What taking logits apart needs of a trace."""

@@ -161,15 +161,23 @@ def _own_tokens(_: Any, stream: str) -> str:
     return "and those of stream 'cross' are another's" if stream == "cross" else ""
 
 
+def _target(trace: Any, stream: str) -> str:
+    missing = _model(trace, stream)
+    if missing:
+        return missing
+    name = type(trace.model).__name__
+    if trace.logits is None:
+        return f"and {name} has no head to predict one: name one in Python (target=...)"
+    if trace.logits.dim() > 1 and not trace.predictions(1):
+        return f"and {name} predicts a token everywhere: name one in Python (target=...)"
+    return ""
+
+
 def _logits(trace: Any, stream: str) -> str:
     missing = _model(trace, stream)
     if missing:
         return missing
-    if trace.logits is None:
-        return f"and {type(trace.model).__name__} has none; name a target in Python where it takes one"
-    if trace.logits.dim() > 1 and not trace.predictions(1):
-        return "and none is meant by default: it predicts a token everywhere; name a target in Python"
-    return ""
+    return "" if trace.logits is not None else f"and {type(trace.model).__name__} has none"
 
 
 def _next_token(trace: Any, stream: str) -> str:
@@ -191,8 +199,8 @@ NEEDS = {
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stream with tokens of its own", _own_tokens),
-        Need("target", "something to explain: what the model predicts, or a target that is named", _logits),
         Need("logits", "a model with a head", _logits),
+        Need("target", "a target", _target),
         Need("next token", "a decoder that predicts the next token", _next_token),
     )
 }

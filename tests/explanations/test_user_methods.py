@@ -235,7 +235,7 @@ def smallest_by_brute_force(function):
     ],
 )
 def test_the_smallest_failing_input_is_the_smallest(function, words):
-    with pytest.warns(UserWarning, match=r"mine: fails: .*equals:rollout"):
+    with pytest.warns(UserWarning, match=r"mine fails: .*equals:rollout"):
         register("mine", invariants=("equals:rollout",))(function)
     found = failure(check("mine"), "equals:rollout")
     expected = smallest_by_brute_force(function)
@@ -288,7 +288,7 @@ def test_the_report_shows_input_result_and_expectation():
     report = checked(without_residual, "rows_sum_to_one", "equals:rollout", beside="rollout")
     text = repr(report)
     for line in (
-        "mine: fails: equals:rollout (run on",
+        "mine fails: equals:rollout (run on",
         "  fails  equals:rollout: it is what aw.rollout returns",
         "on 2 tokens, 1 layer, 1 head",
         "             b  0.5  0.5",
@@ -401,7 +401,7 @@ def test_a_function_that_needs_a_model_is_checked_when_it_first_runs(real):
 
     assert methods()["mine"].refusal(given()).startswith("needs the model")
     assert "checked when it first runs" in repr(check("mine"))
-    with pytest.warns(UserWarning, match=r"mine: fails: rows_sum_to_one"):
+    with pytest.warns(UserWarning, match=r"mine fails: rows_sum_to_one"):
         explain(real, "mine")
     assert methods()["mine"].mark == "fails: rows_sum_to_one"
     assert explain(real, "mine").warning == "mine fails: rows_sum_to_one"
