@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.integrated_gradients import integrated_gradients
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.mixing_ratio import mixing_ratio
+    from attnwidgets.explanations.occlusion import occlusion
     from attnwidgets.explanations.registry import explain, methods
     from attnwidgets.explanations.rollout import rollout
     from attnwidgets.explanations.saliency import saliency
+    from attnwidgets.explanations.shapley_sampling import shapley_sampling
     from attnwidgets.explanations.signed_attention import signed_attention
     from attnwidgets.explanations.user_methods import check, register
     from attnwidgets.explanations.value_zeroing import value_zeroing
@@ -85,6 +87,8 @@ _HOMES = {
     "integrated_gradients": "explanations.integrated_gradients",
     "signed_attention": "explanations.signed_attention",
     "chefer": "explanations.chefer",
+    "occlusion": "explanations.occlusion",
+    "shapley_sampling": "explanations.shapley_sampling",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "register": "explanations.user_methods",
@@ -141,10 +145,12 @@ __all__ = [
     "load",
     "methods",
     "mixing_ratio",
+    "occlusion",
     "randomized",
     "register",
     "rollout",
     "saliency",
+    "shapley_sampling",
     "signed_attention",
     "targets",
     "to_html",

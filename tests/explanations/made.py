@@ -6,6 +6,7 @@ import numpy as np
 
 from attnwidgets.explanations import MixingMap
 from attnwidgets.tracing.units import TokenAxis, Unit
+from tests.tracing import tiny
 
 TOKENS = ("[CLS]", "un", "##believ", "##able", "news", ".", "[SEP]")
 WORDS = ((0,), (1, 2, 3), (4,), (5,), (6,))
@@ -47,3 +48,12 @@ def attention_map(
         provenance={"model": "made", "text": "unbelievable news."},
         **options,
     )
+
+
+def random_classifier():
+    """Return a BERT with three classes whose random weights are large enough for every token to matter."""
+    import transformers as hf
+
+    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 8, "initializer_range": 0.6}
+    config = hf.BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_labels=3)
+    return tiny.build(lambda: hf.BertForSequenceClassification(config))

@@ -9,6 +9,7 @@ import pytest
 import transformers as hf
 
 import attnwidgets as aw
+from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
@@ -118,12 +119,7 @@ def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
 
 
 def test_the_row_is_where_the_target_is_read() -> None:
-    config = hf.BertConfig(
-        vocab_size=40, hidden_size=12, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8
-    )
-    classes = aw.trace(
-        tiny.build(lambda: hf.BertForSequenceClassification(config)), tiny.wordpiece(), "the cat"
-    )
+    classes = aw.trace(random_classifier(), tiny.wordpiece(), "the cat")
     tokens = aw.trace(tiny.build(tiny.TEXT["Llama"]), None, input_ids=[5, 6, 7, 8])
     for trace, target, row in (
         (classes, 1, 0),

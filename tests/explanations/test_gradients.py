@@ -10,6 +10,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
+from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
@@ -27,17 +28,10 @@ def captum(shared: Path) -> Any:
     return aw.trace(model, None, input_ids=arrays["input_ids"].tolist()), arrays
 
 
-def classifier() -> Any:
-    """Return a random classifier with three classes."""
-    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 8}
-    config = hf.BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_labels=3)
-    return tiny.build(lambda: hf.BertForSequenceClassification(config))
-
-
 @pytest.fixture(scope="module")
 def classified() -> Any:
     """A trace of the random classifier, in float64."""
-    return aw.trace(classifier().double(), tiny.wordpiece(), "the cat sat")
+    return aw.trace(random_classifier().double(), tiny.wordpiece(), "the cat sat")
 
 
 def close(found: Any, expected: Any, tolerance: float = 1e-5) -> bool:
@@ -127,7 +121,7 @@ def test_words_are_sums_of_their_pieces(classified: Any) -> None:
 
 @pytest.mark.parametrize("baseline", ["pad", "mask", "mean", "zero", "cat", 3, np.zeros(12)])
 def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any, baseline: Any) -> None:
-    found = aw.integrated_gradients(classified, 1, baseline=baseline, steps=60)
+    found = aw.integrated_gradients(classified, 1, baseline=baseline, steps=200, batch_size=50)
     model = classified.model
     table = model.bert.embeddings.word_embeddings.weight.detach()
     tokenizer = classified.tokenizer
@@ -139,8 +133,8 @@ def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any
         below = model(inputs_embeds=row.expand(1, len(classified.tokens), -1)).logits[0, 1]
     change = float(classified.logits[1] - below)
     assert found.provenance["change"] == pytest.approx(change, abs=1e-6)
-    assert float(found.values.sum()) == pytest.approx(change, abs=1e-5)
-    assert abs(found.residual) < 1e-5
+    assert float(found.values.sum()) == pytest.approx(change, abs=1e-4)
+    assert abs(found.residual) < 1e-4
 
 
 @pytest.mark.parametrize("family", ["T5", "Marian"])
@@ -208,7 +202,7 @@ def test_bad_integration_is_said(classified: Any, options: Any, message: str) ->
 
 
 def test_what_a_gradient_cannot_say_names_the_layer() -> None:
-    model = classifier()
+    model = random_classifier()
     trace = aw.trace(model, tiny.wordpiece(), "the cat sat")
     with torch.no_grad():
         model.bert.encoder.layer[1].output.dense.bias.fill_(float("nan"))

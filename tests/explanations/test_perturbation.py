@@ -1,0 +1,103 @@
+"""Occlusion and sampled Shapley values: by hand, and by their own properties."""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("captum", reason="captum is an extra: pip install attnwidgets[captum]")
+
+
+@pytest.fixture(scope="module")
+def classified() -> Any:
+    """A trace of a random classifier, in float64."""
+    return aw.trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat")
+
+
+def score(trace: Any, kept: set[int], baseline: int) -> float:
+    """Return logit 1 with every token that is not kept replaced."""
+    ids = trace.inputs["input_ids"].clone()
+    ids[0, [token for token in range(ids.shape[1]) if token not in kept]] = baseline
+    with torch.no_grad():
+        return float(trace.model(**(dict(trace.inputs) | {"input_ids": ids})).logits[0, 1])
+
+
+def test_occlusion_equals_captum_on_the_reference_model(shared: Path) -> None:
+    folder = shared / "reference" / "lrp"
+    model = hf.AutoModelForCausalLM.from_pretrained(folder / "models" / "tiny_llama").eval()
+    arrays = np.load(folder / "captum_llama.npz")
+    trace = aw.trace(model, None, input_ids=arrays["input_ids"].tolist())
+    found = aw.occlusion(trace, 19, baseline=0)
+    np.testing.assert_allclose(found.values, arrays["ablation.pad"], atol=1e-5)
+
+
+def test_occlusion_is_the_drop(classified: Any) -> None:
+    found = aw.occlusion(classified, 1, baseline="mask", batch_size=4)
+    everything = set(range(len(classified.tokens)))
+    by_hand = [score(classified, everything, 4) - score(classified, everything - {t}, 4) for t in everything]
+    np.testing.assert_allclose(found.values, by_hand, atol=1e-6)
+
+
+def test_words_are_taken_away_as_a_whole(classified: Any) -> None:
+    found = aw.occlusion(classified, 1, baseline="mask", unit="word")
+    assert found.labels == ("[CLS]", "unbelievable", "cat", "[SEP]")
+    everything = set(range(len(classified.tokens)))
+    by_hand = score(classified, everything, 4) - score(classified, everything - {1, 2, 3}, 4)
+    assert found.values[1] == pytest.approx(by_hand, abs=1e-6)
+    pieces = aw.occlusion(classified, 1, baseline="mask").to("word").values[1]
+    assert abs(pieces - by_hand) > 1e-3 * abs(by_hand)
+
+
+def test_shapley_values_sum_to_the_change_and_near_the_exact_ones(classified: Any) -> None:
+    words = classified.units["word"].spans
+    exact = np.zeros(len(words))
+    orders = list(permutations(range(len(words))))
+    for order in orders:
+        kept: set[int] = set()
+        for word in order:
+            before = score(classified, kept, 4)
+            kept = kept | set(words[word])
+            exact[word] += (score(classified, kept, 4) - before) / len(orders)
+    before = torch.get_rng_state()
+    found = aw.shapley_sampling(classified, 1, baseline="mask", unit="word", samples=200, batch_size=8)
+    assert torch.equal(torch.get_rng_state(), before)
+    change = score(classified, set(range(len(classified.tokens))), 4) - score(classified, set(), 4)
+    assert float(found.values.sum()) == pytest.approx(change, abs=1e-5)  # captum sums in float32
+    np.testing.assert_allclose(found.values, exact, atol=0.1 * np.abs(exact).max())
+    again = aw.shapley_sampling(classified, 1, baseline="mask", unit="word", samples=200, batch_size=8)
+    np.testing.assert_array_equal(again.values, found.values)
+
+
+@pytest.mark.parametrize("method", [aw.occlusion, aw.shapley_sampling])
+def test_several_targets_and_foils(classified: Any, method: Any) -> None:
+    both = method(classified, [0, 2], unit="word")
+    assert both.shape == (2, 4)
+    contrast = method(classified, 0, foil=2, unit="word")
+    np.testing.assert_allclose(contrast.values, both.values[0] - both.values[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [aw.occlusion, aw.shapley_sampling])
+def test_bad_input_is_said(classified: Any, method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="Did you mean 'word'"):
+        method(classified, unit="wrod")
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        method(classified, batch_size=0)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "captum" else found(name, *a)
+    )
+    with pytest.raises(RuntimeError, match=r"pip install attnwidgets\[captum\]"):
+        method(classified)
