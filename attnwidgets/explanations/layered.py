@@ -140,9 +140,9 @@ class Layered(Explanation):
 
     @property
     def stochastic(self) -> bool:
-        """Whether values are shares: not negative, and rows sum to one (looked up in the first layer)."""
+        """Whether values are shares: not negative, and rows sum to one (looked up in one layer)."""
         if "stochastic" not in self._facts:
-            first = self.layer(self.layers[0])
+            first = self.layer((self.computed_layers or self.layers)[0])
             off = np.abs(first.sum(axis=-1, dtype=np.float64) - 1.0)
             self._facts["stochastic"] = bool(
                 first.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _ROWS_SUM_TO_ONE

@@ -78,7 +78,7 @@ class Source:
         self.on_demand = bool(getattr(explanation, "on_demand", False))
         # What would have to be computed to be known: room for a sign costs a bit of precision.
         self.signed = self._fact("signed", unknown=True, absent=self.attributions)
-        self.stochastic = self._fact("stochastic", unknown=False)
+        self.stochastic = bool(self.ready) and bool(getattr(explanation, "stochastic", False))
         self._lock = Lock()
         self._in_unit: Any = explanation if explanation.unit == unit else None
 

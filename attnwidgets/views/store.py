@@ -149,7 +149,8 @@ class TileStore(SharedModel):
 
     def _key_of(self, entry: Entry) -> str:
         """Return the key of an entry of the menu: what the method made of it will be known by."""
-        known = (key for key, held in self._menu.items() if held.name == entry.name)
+        # A user may have registered another function by the same name.
+        known = (key for key, held in self._menu.items() if held.method.function is entry.method.function)
         key = next(known, None) or self._new_key(entry.name, *entry.trace.streams)
         with self._lock:
             self._menu[key] = entry  # what failed may be chosen again
@@ -244,11 +245,9 @@ class TileStore(SharedModel):
 
     def _awaited(self, request: dict[str, Any]) -> Source | None:
         """Return the source that must compute a layer before it can answer a request."""
-        source = self._sources.get(request.get("source", ""))
-        layer = request.get("layer")
-        if source is None or layer not in source.layers or layer in source.ready:
-            return None
-        return source
+        source, layer = self._sources.get(request.get("source", "")), request.get("layer")
+        waits = source is not None and layer in source.layers and layer not in source.ready
+        return source if waits and request["kind"] == "tile" else None
 
     def _compute(self, request: dict[str, Any]) -> None:
         source = self._source(request.get("source", ""))
@@ -299,6 +298,8 @@ def _tile(source: Source, request: dict[str, Any]) -> Answer:
 
 
 def _row(source: Source, request: dict[str, Any]) -> Answer:
+    if request["layer"] not in source.ready and request["layer"] in source.layers:
+        raise ValueError(f"layer {request['layer']} is not computed yet.")
     values, row = source.matrix(request["layer"], request["head"]), int(request["row"])
     if not 0 <= row < len(values):
         raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")

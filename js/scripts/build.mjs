@@ -9,8 +9,10 @@ const out = fileURLToPath(new URL("../../attnwidgets/static/", import.meta.url))
 /** Bytes of a bundle; beyond it a notebook that saves its widgets becomes heavy. A page also carries its host. */
 const LIMITS = { "attnwidgets.js": 60_000, "standalone.js": 64_000 };
 
-/** `Math.max` is read as `Math_max`, and so on, which the minifier gives a short name. */
-const define = Object.fromEntries(Object.keys(shorthand).map((name) => [name.replace("_", "."), name]));
+/** `Math.max` is read as `Math_max`, `String` as `String_`, and so on: the minifier gives those short names. */
+const define = Object.fromEntries(
+  Object.keys(shorthand).map((name) => [name.replace("_", ".").replace(/\.$/, ""), name]),
+);
 
 const shared = {
   absWorkingDir: root,

@@ -10,3 +10,4 @@ export const {
   sign: Math_sign,
 } = Math;
 export const { entries: Object_entries } = Object;
+export const { clearTimeout: clearTimeout_, Number: Number_, setTimeout: setTimeout_, String: String_ } = globalThis;

@@ -6,8 +6,8 @@
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
+import type { TilePool } from "./pool.ts";
 import { createSelection, resolve } from "./selection.ts";
-import type { TilePool } from "./tiles.ts";
 import type {
   Axis,
   Cell,
@@ -76,7 +76,7 @@ export interface TileClient {
   failure(source: string, layer?: number, head?: HeadKey): string | undefined;
   /** Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. */
   thumbs(source: string): ThumbSheet | undefined;
-  /** Have a method of the menu made, with the layer looked at; "header" announces it, then `done` is called. */
+  /** Have a method made, with the layer looked at, unless it is here; then `done` is called. The latest wins. */
   make(method: string, layer: number, done: () => void): void;
   /** What is computed now, once it takes longer than a moment. */
   job(): Job | null;

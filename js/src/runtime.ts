@@ -5,9 +5,9 @@
 import type { Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
 import { atEnd, h, isOutside, on, whenShown } from "./dom.ts";
+import { createPool, type TilePool } from "./pool.ts";
 import { settleTableCell } from "./settle.ts";
 import looks from "./style.css";
-import { createPool, type TilePool } from "./tiles.ts";
 import { renderExplorer } from "./views/Explorer.ts";
 import { renderHeadGrid } from "./views/HeadGrid.ts";
 import { renderHeatmap } from "./views/Heatmap.ts";

@@ -155,7 +155,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
 
   const wanted = selection.get("layer");
   const layer = nearest(source.layers, wanted);
-  if (layer !== wanted) {
+  if (layer !== wanted && source.kind === "map") {
     const base = options.indexBase;
     notes.push(`layer ${wanted + base} is not in ${source.title}: showing ${layer + base}`);
   }

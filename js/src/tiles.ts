@@ -4,11 +4,13 @@
  * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
+import { type Ask, keyOfAsk, neighbours, type RowAsk, type TileAsk } from "./asks.ts";
 import { createCache, type DataReply } from "./cache.ts";
 import type { Job, Status, TileClient } from "./context.ts";
 import { atEnd } from "./dom.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
-import type { HeadKey, Reply, Request } from "./wire.ts";
+import { createRows } from "./rows.ts";
+import type { Reply, Request } from "./wire.ts";
 import { createWorks } from "./works.ts";
 
 export const WAITING_AFTER = 1500;
@@ -17,13 +19,8 @@ const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
 const PINGS = 24;
 const PING_GAP = 2000;
-const ROWS_QUEUED = 4;
 const TRIES = 2;
 
-type TileAsk = { kind: "tile"; source: string; layer: number; head: HeadKey };
-type RowAsk = { kind: "row"; source: string; layer: number; head: HeadKey; row: number };
-type MethodAsk = { kind: "method"; source: string; layer: number };
-type Ask = TileAsk | RowAsk | MethodAsk | { kind: "thumbs"; source: string };
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
 interface Flight {
@@ -34,8 +31,6 @@ interface Flight {
   tries: number;
   alive: boolean;
 }
-
-const keyOfAsk = (ask: Ask): string => keyOf(ask.kind === "method" ? { source: ask.source } : ask);
 
 export interface TileStore extends TileClient {
   /** Lend a view's model proxy. Requests go through the oldest proxy that is alive. */
@@ -53,7 +48,7 @@ export function createTiles(): TileStore {
   const failures = new Map<string, string>();
   /** Wishes by slot, in the order they were made. */
   const wanted = new Map<string, Ask>();
-  const rowsWanted = new Map<string, { ask: RowAsk; done: ((values: Float32Array | null) => void)[] }>();
+  const rows = createRows();
   let ahead: TileAsk[] = [];
   let flight: Flight | null = null;
   /** The last one that was given up: a busy kernel may answer it yet. */
@@ -92,22 +87,12 @@ export function createTiles(): TileStore {
   const isHere = (ask: Ask): boolean =>
     ask.kind !== "method" && Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
 
-  const finishRow = (key: string, values: Float32Array | null): void => {
-    const waiting = rowsWanted.get(key);
-    rowsWanted.delete(key);
-    for (const done of waiting?.done ?? []) done(values);
-  };
-
-  const finishRows = (): void => {
-    for (const key of [...rowsWanted.keys()]) finishRow(key, null);
-  };
-
   /** Take a reply in; says what was wrong with it. */
   const keep = (msg: DataReply, buffer: DataView): string | null => {
     const key = keyOf(msg);
     const problem = cache.keep(msg, buffer);
     if (problem !== null) return problem;
-    if (msg.kind === "row") finishRow(key, cache.row(key) ?? null);
+    if (msg.kind === "row") rows.finish(key, cache.row(key) ?? null);
     failures.delete(key);
     return null;
   };
@@ -146,7 +131,7 @@ export function createTiles(): TileStore {
     }
     flight = null;
     works.all.clear();
-    finishRows();
+    rows.finishAll();
     setStatus(
       "no-kernel",
       "No answer from the kernel: it is busy or gone. Everything already loaded still works; rerun the cell for the rest.",
@@ -154,8 +139,6 @@ export function createTiles(): TileStore {
     pings = 0;
     knock();
   };
-
-  const isTaken = (key: string): boolean => [...works.all.values()].some((taken) => taken.key === key);
 
   const works = createWorks<Flight>(
     () => tell(),
@@ -172,7 +155,7 @@ export function createTiles(): TileStore {
     works.all.delete(ended.id);
     if (why !== null) {
       failures.set(ended.key, why);
-      finishRow(ended.key, null);
+      rows.finish(ended.key, null);
     }
     setStatus("ok");
     tell();
@@ -218,9 +201,9 @@ export function createTiles(): TileStore {
       if (wanted.size > 0) ping();
       return;
     }
-    const row = [...rowsWanted.values()].find(({ ask }) => !isTaken(keyOf(ask)));
+    const row = rows.next();
     if (row) {
-      launch(row.ask, null);
+      launch(row, null);
       return;
     }
     for (const [slot, ask] of wanted) {
@@ -244,21 +227,10 @@ export function createTiles(): TileStore {
   const want = (ask: Ask, slot: string): void => {
     wanted.delete(slot);
     const key = keyOfAsk(ask);
+    const taken = [...works.all.values()].some((work) => work.key === key);
     if (flight?.key === key) flight.slot ??= slot;
-    else if (!isHere(ask) && !failures.has(key) && !stopped.has(key) && !isTaken(key)) wanted.set(slot, ask);
+    else if (!isHere(ask) && !failures.has(key) && !stopped.has(key) && !taken) wanted.set(slot, ask);
     pump();
-  };
-
-  /** The layers before and after the one that was wanted last are likely to be wanted next. */
-  const planAhead = (ask: TileAsk): void => {
-    const source = models[0]?.get("header")?.sources.find((s) => s.id === ask.source);
-    const { layers = [], computed = null } = source ?? {};
-    const at = layers.indexOf(ask.layer);
-    const near = at < 0 ? [] : [layers[at + 1], layers[at - 1]];
-    // Nothing is computed unasked.
-    ahead = near.flatMap((layer) =>
-      layer === undefined || computed?.includes(layer) === false ? [] : [{ ...ask, layer }],
-    );
   };
 
   // ---- answers ----
@@ -342,7 +314,7 @@ export function createTiles(): TileStore {
         flight = null;
         works.all.clear();
         wanted.clear();
-        finishRows();
+        rows.finishAll();
       });
     },
     empty: () => models.length === 0,
@@ -360,7 +332,8 @@ export function createTiles(): TileStore {
       stopped.delete(key);
       failures.delete(key);
       chosen = { source, done };
-      want({ kind: "method", source, layer }, "method");
+      if (models[0]?.get("header").sources.some(({ method }) => method === source)) done();
+      else want({ kind: "method", source, layer }, "method");
     },
     job: works.current,
     cancel() {
@@ -377,7 +350,7 @@ export function createTiles(): TileStore {
       const ask: TileAsk = { kind: "tile", source, layer, head };
       if (looked.get(source) !== layer) stopped.clear();
       looked.set(source, layer);
-      planAhead(ask);
+      ahead = neighbours(models[0]?.get("header"), ask);
       want(ask, slot);
     },
     row(source, layer, head, row) {
@@ -388,33 +361,9 @@ export function createTiles(): TileStore {
       const lost = status.state === "no-kernel";
       if (lost) ping();
       if (lost || failures.has(key)) return Promise.resolve(null);
-      return new Promise((done) => {
-        const waiting = rowsWanted.get(key);
-        if (waiting) {
-          waiting.done.push(done);
-          return;
-        }
-        rowsWanted.set(key, { ask, done: [done] });
-        const [oldest, ...newer] = [...rowsWanted.keys()].filter((k) => k !== flight?.key);
-        if (oldest !== undefined && newer.length >= ROWS_QUEUED) finishRow(oldest, null);
-        pump();
-      });
+      const wish = rows.add(key, ask, flight?.key);
+      pump();
+      return wish;
     },
-  };
-}
-
-/** The tile client of a store, shared by all views of one runtime. */
-export type TilePool = (ref: string, model: StoreModel, signal: AbortSignal) => TileStore;
-
-export function createPool(): TilePool {
-  const stores = new Map<string, TileStore>();
-  return (ref, model, signal) => {
-    const store = stores.get(ref) ?? createTiles();
-    stores.set(ref, store);
-    store.attach(model, signal);
-    atEnd(signal, () => {
-      if (store.empty() && stores.get(ref) === store) stores.delete(ref);
-    });
-    return store;
   };
 }

@@ -11,15 +11,9 @@ import { methodsOf, streamsOf } from "./steps.ts";
 import { renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
-  let wanted = "";
-  const method = createMenu("method", signal, (name) => {
-    const show = (): void => {
-      if (wanted === name && !signal.aborted) ctx.selection.set({ method: name });
-    };
-    wanted = name;
-    if (ctx.header().sources.some((source) => source.method === name)) show();
-    else ctx.tiles.make(name, ctx.resolved().layer, show);
-  });
+  const method = createMenu("method", signal, (name) =>
+    ctx.tiles.make(name, ctx.resolved().layer, () => signal.aborted || ctx.selection.set({ method: name })),
+  );
   const stream = createMenu("stream", signal, (name) => ctx.selection.set({ stream: name }));
   const heading = createHeading(ctx, method.field, stream.field);
   const panel = (): HTMLElement => h("div.panel");
