@@ -14,14 +14,16 @@ import os
 import random
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 
 import attnwidgets as aw
-from attnwidgets.evaluate import Scorecard
+
+if TYPE_CHECKING:
+    from attnwidgets.evaluate import Scorecard
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "shared" / "data" / "blimp" / "number_agreement_cues.jsonl"
@@ -75,20 +77,14 @@ def scored(model: Any, tokenizer: Any, examples: list[Any], **options: Any) -> S
         with aw.randomized(model, seed=seed):
             part = aw.evaluate.cue_contribution(model, tokenizer, examples[seed::DRAWS], **options)
         fresh[seed::DRAWS] = part.samples
-    groups = (trained, like(trained, fresh))
-    return Scorecard.beside(dict(zip(GROUPS, groups, strict=True)))
-
-
-def like(card: Scorecard, samples: np.ndarray) -> Scorecard:
-    """Return other samples under the labels of a scorecard."""
-    names = ("metrics", "methods", "groups", "baselines", "x", "x_name")
-    return Scorecard(samples, **{name: getattr(card, name) for name in names})
+    groups = (trained, trained.with_samples(fresh))
+    return aw.evaluate.beside(dict(zip(GROUPS, groups, strict=True)))
 
 
 def pooled(cards: dict[str, Scorecard]) -> Scorecard:
     """Return the scores of all subsets as one, every sentence counting alike."""
     samples = np.concatenate([card.samples for card in cards.values()])
-    return like(next(iter(cards.values())), samples)
+    return next(iter(cards.values())).with_samples(samples)
 
 
 def rows_of(card: Scorecard) -> list[int]:
@@ -171,7 +167,7 @@ def smollm2(n: int) -> str:
         "By subset, the mean over layers (and the best layer):",
         *(by_subset(cards, metric) for metric in everything.metrics),
         WHY_A_START.format(first, len(flat)),
-        by_layer(Scorecard.beside(cheap), "average_precision", layers),
+        by_layer(aw.evaluate.beside(cheap), "average_precision", layers),
     ]
     return "\n\n".join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnwidgets.evaluate.combining import averaged, beside
 from attnwidgets.evaluate.cue_contribution import cue_contribution
 from attnwidgets.evaluate.example_scores import example_scores
 from attnwidgets.evaluate.ranking import average_precision, expected_average_precision
@@ -10,6 +11,8 @@ from attnwidgets.evaluate.scorecard import Scorecard
 __all__ = [
     "Scorecard",
     "average_precision",
+    "averaged",
+    "beside",
     "cue_contribution",
     "example_scores",
     "expected_average_precision",

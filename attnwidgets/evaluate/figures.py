@@ -39,11 +39,14 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _STYLES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 _BASELINE = "0.45"
 _NUMBERED = 16  # more columns than this have no room for numbers
+_FAR = 1.5  # times as high as everything else: a baseline that would only flatten the curves
 _SIZE = 7.0
 
 
 def lines(card: Scorecard, *, title: str | None = None) -> Figure:
     """Return one panel a metric: a line for every method with its interval, dashed where in another group.
+
+    Other groups have no interval drawn. A baseline far above everything else is named at the top.
 
     Args:
         card: The scores.
@@ -76,20 +79,49 @@ def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: 
     low, high = card.interval
     numeric = all(isinstance(label, (int, float)) for label in card.x)
     places = np.asarray(card.x, dtype=float) if numeric else np.arange(len(card.x))
+    top = 0.0
+    above = []
     for row in order_of(card):
         name = card.methods[row]
         mean = card.mean[metric, row]
         if row_is_baseline(card, row):
+            if top and np.nanmin(mean) > _FAR * top:
+                above.append(f"{name} {np.nanmean(mean):.2f}")
+                continue
             style = _STYLES[1 + card.baselines.index(name) % 3]
             axes.plot(places, mean, color=_BASELINE, linestyle=style, linewidth=1, zorder=1)
             continue
-        colour = _colour(names, name)
-        marker = "o" if len(places) <= _NUMBERED else None
-        style = _style(groups, card.groups[row])
-        axes.plot(places, mean, color=colour, linestyle=style, linewidth=1.4, marker=marker, markersize=3)
-        axes.fill_between(places, low[metric, row], high[metric, row], color=colour, alpha=0.15, linewidth=0)
+        colour, group = _colour(names, name), card.groups[row]
+        first = group in ("", groups[0])
+        marker = "o" if first and len(places) <= _NUMBERED else None
+        axes.plot(
+            places,
+            mean,
+            color=colour,
+            linestyle=_style(groups, group),
+            linewidth=1.5 if first else 0.9,
+            marker=marker,
+            markersize=3,
+        )
+        if first:
+            ends = (low[metric, row], high[metric, row])
+            axes.fill_between(places, *ends, color=colour, alpha=0.1, linewidth=0)
+            top = max(top, float(np.nanmax(ends[1], initial=0.0)))
+        top = max(top, float(np.nanmax(mean, initial=0.0)))
     put(axes.set_xlabel, printable(card.x_name), fontsize=8)
     put(axes.set_ylabel, printable(card.metrics[metric].replace("_", " ")), fontsize=8)
+    if above:
+        put(
+            axes.text,
+            1,
+            1,
+            f"{', '.join(above)} ↑",
+            transform=axes.transAxes,
+            ha="right",
+            va="top",
+            fontsize=_SIZE,
+            color=_BASELINE,
+        )
     axes.set_ylim(bottom=min(0.0, float(np.nanmin(card.mean[metric], initial=0.0))))
     axes.tick_params(labelsize=_SIZE, length=2)
     if numeric:

@@ -162,13 +162,7 @@ class Scorecard(Explanation):
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean over the examples that have a score [metric, method, x]; NaN where none has."""
-        known = ~np.isnan(self._samples)
-        totals = np.where(known, self._samples, 0.0).sum(axis=0)
-        counts = known.sum(axis=0)
-        mean: NDArray[np.float64] = np.divide(
-            totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0
-        )
-        return mean
+        return mean_of_known(self._samples)
 
     @property
     def values(self) -> Array:
@@ -221,7 +215,7 @@ class Scorecard(Explanation):
         kept = [self.metrics.index(name) for name in metrics]
         at = [self.x.index(label) for label in self.x if label in places]
         samples = self._samples[:, kept][:, :, rows][:, :, :, at]
-        return self._derive(
+        return self.with_samples(
             samples,
             metrics=[self.metrics[place] for place in kept],
             methods=[self.methods[place] for place in rows],
@@ -230,43 +224,15 @@ class Scorecard(Explanation):
             x_notes=[self.x_notes[place] for place in at],
         )
 
-    @staticmethod
-    def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
-        """Return scorecards of the same examples as groups of one: {"trained": a, "random weights": b}.
+    def with_samples(self, samples: NDArray[np.float64], step: str = "", **changes: Any) -> Scorecard:
+        """Return other samples under the labels of this one.
 
-        A baseline that scores the same in all of them is kept once.
-
-        Raises:
-            ValueError: Where they differ in metrics, number of examples, or the last axis.
+        Args:
+            samples: [example, metric, method, x].
+            step: What was done to the samples, in words.
+            **changes: Labels that are others: methods, groups, ...
         """
-        if not cards:
-            message = "cards is empty: give at least one scorecard by its name."
-            raise ValueError(message)
-        first = next(iter(cards.values()))
-        for group, card in cards.items():
-            _require_alike(group, card, first)
-        shared = [
-            name
-            for name in first.baselines
-            if all(
-                name in card.baselines and np.array_equal(card.of(name), first.of(name), equal_nan=True)
-                for card in cards.values()
-            )
-        ]
-        rows = [(name, group) for group, card in cards.items() for name in card.methods if name not in shared]
-        parts = [cards[group].of(name) for name, group in rows] + [first.of(name) for name in shared]
-        rows += [(name, "") for name in shared]
-        baselines = {name for card in cards.values() for name in card.baselines}
-        labels = first._labels() | first._common()  # noqa: SLF001 - of its own class
-        changed = {
-            "methods": [name for name, _ in rows],
-            "groups": [group for _, group in rows],
-            "baselines": [name for name in dict.fromkeys(name for name, _ in rows) if name in baselines],
-        }
-        return Scorecard(np.stack(parts, axis=2), **(labels | changed))
-
-    def _derive(self, samples: NDArray[np.float64], **changes: Any) -> Scorecard:
-        return Scorecard(samples, **(self._labels() | self._common() | changes))
+        return Scorecard(samples, **(self._labels() | self._common(step) | changes))
 
     def _labels(self) -> dict[str, Any]:
         names = ("metrics", "methods", "groups", "baselines", "x", "x_notes")
@@ -358,16 +324,13 @@ class Scorecard(Explanation):
         return cls(arrays["samples"], **labels, **restore_common(described))
 
 
-def _require_alike(group: str, card: Scorecard, first: Scorecard) -> None:
-    """Raise ValueError where a scorecard cannot stand beside the first."""
-    for what in ("metrics", "x", "n_examples"):
-        own, other = getattr(card, what), getattr(first, what)
-        if own != other:
-            message = f"cards[{group!r}] has {what} {own!r}, the first has {other!r}: these do not compare."
-            raise ValueError(message)
-    if any(card.groups):
-        message = f"cards[{group!r}] has groups already: {listed(dict.fromkeys(card.groups))}."
-        raise ValueError(message)
+def mean_of_known(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over the first axis of what is not NaN; NaN where nothing is known."""
+    known = ~np.isnan(samples)
+    totals = np.where(known, samples, 0.0).sum(axis=0)
+    counts = known.sum(axis=0)
+    mean: NDArray[np.float64] = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
+    return mean
 
 
 def _chosen(wanted: Any, known: Sequence[Any], what: str) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.evaluate import Scorecard
+from attnwidgets.evaluate import Scorecard, averaged, beside
 
 LAYERS = (0, 1, 4)
 
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_refused(choice, told):
 
 def test_scorecards_stand_beside_each_other():
     trained, fresh = made(seed=0), made(seed=1)
-    both = Scorecard.beside({"trained": trained, "random weights": fresh})
+    both = beside({"trained": trained, "random weights": fresh})
     assert list(zip(both.methods, both.groups, strict=True)) == [
         ("alti", "trained"),
         ("value_zeroing", "trained"),
@@ -115,7 +115,7 @@ def test_a_baseline_that_differs_is_kept_apart():
     samples = made().samples.copy()
     samples[:, :, 2] = 0.5
     other = Scorecard(samples, **made()._labels())
-    both = Scorecard.beside({"a": made(), "b": other})
+    both = beside({"a": made(), "b": other})
     named = list(zip(both.methods, both.groups, strict=True))
     assert [row for row in named if row[0] not in ("alti", "value_zeroing")] == [
         ("random", "a"),
@@ -125,8 +125,19 @@ def test_a_baseline_that_differs_is_kept_apart():
     assert both.baselines == ("random", "oracle")
 
 
+def test_the_mean_of_draws_is_taken_example_by_example():
+    draws = [made(seed=seed) for seed in range(3)]
+    mean = averaged(draws)
+    np.testing.assert_allclose(mean.samples, np.mean([card.samples for card in draws], axis=0))
+    assert mean.steps[-1] == "mean of 3 draws"
+    with pytest.raises(ValueError, match=r"cards\[1\] has n_examples 30"):
+        averaged([made(), made(n=30)])
+    with pytest.raises(ValueError, match="empty"):
+        averaged([])
+
+
 def test_one_methods_samples_are_had_by_name():
-    both = Scorecard.beside({"a": made(), "b": made(seed=1)})
+    both = beside({"a": made(), "b": made(seed=1)})
     np.testing.assert_array_equal(both.of("alti", "b"), made(seed=1).samples[:, :, 0])
     np.testing.assert_array_equal(both.of("oracle"), made().samples[:, :, 3])
     with pytest.raises(ValueError, match="group '' is not there; there is 'a', 'b'"):
@@ -137,9 +148,9 @@ def test_one_methods_samples_are_had_by_name():
 
 def test_only_scores_of_the_same_examples_stand_beside_each_other():
     with pytest.raises(ValueError, match="n_examples 30, the first has 40"):
-        Scorecard.beside({"a": made(), "b": made(n=30)})
+        beside({"a": made(), "b": made(n=30)})
     with pytest.raises(ValueError, match="empty"):
-        Scorecard.beside({})
+        beside({})
 
 
 def test_the_table_has_a_row_for_every_number():
@@ -158,7 +169,7 @@ def test_the_table_has_a_row_for_every_number():
 
 @pytest.mark.parametrize("kept", ["archive", "pickle"])
 def test_what_is_opened_is_what_was_saved(kept, tmp_path):
-    card = Scorecard.beside({"a": made(), "b": made(seed=3)})
+    card = beside({"a": made(), "b": made(seed=3)})
     if kept == "archive":
         found = aw.load(card.save(tmp_path / "card.safetensors"))
     else:
@@ -199,12 +210,21 @@ def test_undefined_scores_are_dashes():
 
 @pytest.mark.parametrize("kind", ["lines", "table"])
 def test_figures_name_every_method_and_metric(kind):
-    figure = Scorecard.beside({"trained": made(), "random weights": made(seed=1)}).plot(kind)
+    figure = beside({"trained": made(), "random weights": made(seed=1)}).plot(kind)
     assert len([axes for axes in figure.axes if axes.get_xlabel()]) == 2
     shown = " ".join(text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")))
     for word in ("alti", "value zeroing", "random weights", "oracle", "dot product", "average precision"):
         assert word in shown
     assert len(figure._repr_png_()) > 5_000
+
+
+def test_an_oracle_far_above_is_named_instead_of_flattening_the_curves():
+    samples = made().samples * [[[0.1], [0.1], [0.4], [1.0]]]
+    axes = Scorecard(samples, **made()._labels()).plot("lines").axes[0]
+    assert axes.get_ylim()[1] < 0.3
+    assert any("oracle 1.00" in text.get_text() for text in axes.texts)
+    near = made().samples * [[[1.7], [1.7], [1.0], [1.0]]]
+    assert not Scorecard(near, **made()._labels()).plot("lines").axes[0].texts
 
 
 def test_a_figure_of_tokens_marks_them():
