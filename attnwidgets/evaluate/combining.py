@@ -12,6 +12,8 @@ from attnwidgets.explanations.selecting import listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_SAME = 1e-12  # a mean of equal numbers may differ from them in its last digit
+
 
 def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
     """Return scorecards of the same examples as groups of one: {"trained": a, "random weights": b}.
@@ -34,7 +36,8 @@ def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
         name
         for name in first.baselines
         if all(
-            name in card.baselines and np.array_equal(card.of(name), first.of(name), equal_nan=True)
+            name in card.baselines
+            and np.allclose(card.of(name), first.of(name), rtol=0, atol=_SAME, equal_nan=True)
             for card in cards.values()
         )
     ]

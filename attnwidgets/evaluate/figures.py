@@ -67,7 +67,7 @@ def lines(card: Scorecard, *, title: str | None = None) -> Figure:
     for place, name in enumerate(card.baselines):
         entries.append(Line2D([], [], color=_BASELINE, linestyle=_STYLES[1 + place % 3], linewidth=1))
         labels.append(name)
-    legend = figure.legend(entries, [printable(label, 60) for label in labels], loc="outside right upper")
+    legend = figure.legend(entries, [printable(label, 60) for label in labels], loc="outside right center")
     legend.set_frame_on(False)
     for text in legend.get_texts():
         text.set(fontsize=_SIZE, family=families(FONTS), parse_math=False)
@@ -173,7 +173,8 @@ def table(
             axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         _mark(card, axes)
         if metric == 0:
-            label_axis(axes.set_yticks, [printable(label, 60) for label in labels])
+            texts = [printable(label, 60) for label in labels]
+            axes.set_yticks(range(len(rows)), texts, parse_math=False, family=families(FONTS))
         axes.tick_params(length=0, labelsize=_SIZE)
         put(axes.set_xlabel, _spoken(card, metric), fontsize=8)
         axes.spines[:].set_linewidth(0.5)

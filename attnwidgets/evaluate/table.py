@@ -57,7 +57,7 @@ def _metric(card: Scorecard, metric: int) -> str:
         title = _text(card.row_name(row), 60)
         body.append(f"<tr><th scope='row' style='{_LEFT}{line}'>{title}</th>{cells}</tr>")
     return (
-        f"<table style='border-collapse:collapse;margin:0 0 8px'>"
+        f"<table style='border-collapse:collapse;color:inherit;margin:0 0 8px'>"
         f"<thead><tr><th style='{_LEFT}'><b>{name}</b> by {_text(card.x_name)}</th>{head}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table>"
     )

@@ -8,6 +8,8 @@ import re
 import numpy as np
 import pytest
 
+from tests.repo import notebooks
+
 DOCUMENTS = [
     "README.md",
     "CHANGELOG.md",
@@ -15,6 +17,7 @@ DOCUMENTS = [
     "docs/architecture.md",
     "docs/lectures.md",
     "benchmarks/README.md",
+    "benchmarks/cue_contribution.md",
 ]
 
 
@@ -41,25 +44,8 @@ def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def executed(root, minilm, tmp_path_factory):
     """The quickstart, run from top to bottom in a scratch folder."""
-    nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
-    nbformat = pytest.importorskip("nbformat")
-    notebook = nbformat.read(root / "notebooks" / "quickstart.ipynb", as_version=4)
-    folder = tmp_path_factory.mktemp("quickstart")
-    client = nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    )
-    client.execute()
-    notebook.metadata["folder"] = str(folder)
-    return notebook
-
-
-def printed(notebook) -> str:
-    return "".join(
-        output.get("text", "") or output.get("data", {}).get("text/plain", "")
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-    )
+    path = root / "notebooks" / "quickstart.ipynb"
+    return notebooks.run(path, tmp_path_factory.mktemp("quickstart"))
 
 
 def test_the_quickstart_is_saved_without_outputs(root):
@@ -72,35 +58,21 @@ def test_the_quickstart_is_saved_without_outputs(root):
 
 @pytest.mark.slow
 def test_the_quickstart_says_nothing_on_stderr(executed):
-    complaints = [
-        output["text"]
-        for cell in executed.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if output.get("name") == "stderr"
-    ]
-    assert not complaints
+    assert notebooks.complaints(executed) == []
 
 
 @pytest.mark.slow
 def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     from pathlib import Path
 
-    views = [
-        output
-        for cell in executed.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if "application/vnd.jupyter.widget-view+json" in output.get("data", {})
-    ]
-    assert len(views) >= 2
+    assert len(notebooks.widgets(executed)) >= 2
     page = Path(executed.metadata["folder"]) / "quickstart.html"
     assert "electroencephalographer" in page.read_text()
 
 
 @pytest.mark.slow
 def test_the_quickstarts_numbers_are_those_of_its_text(executed):
-    text = printed(executed)
+    text = notebooks.printed(executed)
     # Head 0.2 looks at the token before; the prose says so, and that [CLS] draws over half from layer 1 to 4.
     assert "head 0.2, attention to the token before: 1.00" in text
     assert "layer 4: 0.63" in text
