@@ -48,6 +48,7 @@ class Layered(Explanation):
     _keep: bool
     _facts: dict[str, bool]
     _base: Layered | None
+    _done: set[int]
 
     def _setup(
         self,
@@ -84,6 +85,7 @@ class Layered(Explanation):
             runs_model=runs_model,
             on_demand=runs_model or on_demand,
             _base=None,
+            _done=set(),
             _compute=compute,
             _keep=keep,
             _cache={},
@@ -165,7 +167,7 @@ class Layered(Explanation):
         """The layers that can be had at once; of a map that is not `on_demand` these are all."""
         if not self.on_demand:
             return self.layers
-        held = {*self._cache, *(() if self._base is None else self._base.computed_layers)}
+        held = {*self._done, *(() if self._base is None else self._base.computed_layers)}
         return tuple(number for number in self.layers if number in held)
 
     def layer(self, layer: int) -> Array:
@@ -183,6 +185,7 @@ class Layered(Explanation):
                     found = self._checked(number, as_float32(self._compute(number)))
                     if self._keep:
                         self._cache[number] = found
+                    self._done.add(number)
         return found
 
     def _checked(self, number: int, array: Array) -> Array:

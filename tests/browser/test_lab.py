@@ -27,7 +27,8 @@ trace, stranger = aw.trace(model, tokenizer, [
 LARGE = """import numpy as np, attnwidgets as aw
 numbers = np.random.default_rng(0).dirichlet(np.ones(200), (6, 12, 200)).astype(np.float32)
 asked = []
-heatmap = aw.Heatmap(aw.from_attentions(numbers, [f"t{i}" for i in range(200)]), units=["token"])
+trace = aw.from_attentions(numbers, [f"t{i}" for i in range(200)])
+heatmap = aw.Heatmap(trace, units=["token"])
 heatmap.store.on_msg(lambda _, c, __: asked.append([c["kind"], c.get("layer"), c.get("head")]))
 heatmap"""
 
@@ -258,3 +259,10 @@ def test_large_maps_come_tile_by_tile(lab):
     for key in (10, 90, 150):
         large.hover(0, 20, key, 200)
     assert lab.ask("len(asked)") == len(sent)  # hovering sends nothing
+    # A cell that writes to the store and then runs on does not keep the next tile waiting.
+    lab.start("import time; grid = aw.HeadGrid(trace); begun = time.time(); time.sleep(6)")
+    large.page.wait_for_timeout(1500)
+    large.plot(0).focus()
+    large.page.keyboard.press("ArrowRight")
+    large.heatmap(0).locator(".aw-plot[aria-busy=false]").wait_for(timeout=3000)
+    assert lab.ask("['tile', 5, 1] in asked")

@@ -10,6 +10,8 @@ import sys
 import nbformat
 import pytest
 
+from .lab import choose
+
 CELLS = (
     """import attnwidgets as aw
 model, tokenizer = aw.demo_model("encoder")
@@ -60,6 +62,13 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
     plot.click()
     page.mouse.move(1, 1)
     assert re.search(r"\d\.\d", heatmaps.nth(0).locator(".aw-readout").inner_text())
+    # Nobody makes what was not made: after a while the menu says so.
+    choose(page, "method", "value zeroing")
+    page.get_by_text(re.compile("No answer from the kernel")).first.wait_for()
+    page.get_by_role("combobox", name="method").click()
+    option = page.get_by_role("option", name="value zeroing")
+    assert option.get_attribute("aria-disabled") == "true"
+    assert option.get_attribute("aria-description") == "needs a running kernel"
 
 
 def test_the_notebook_holds_a_picture_for_viewers_without_widgets(page_file, kernel_environment):
