@@ -6,6 +6,7 @@ Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 3.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -25,16 +26,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.rerun import RecordedBlocks, Run
-    from attnwidgets.tracing.resume import Resumed
+    from attnwidgets.tracing.resume import Piece, Resumed
     from attnwidgets.tracing.units import TokenAxis, Unit
-
-    # Queries [row], elements zeroed [row], outputs [row, width].
-    Piece = tuple[Tensor, Tensor, Tensor]
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 DISTANCES = ("cosine", "euclidean", "cosine_5_decimals")
-# What runs at once: more gains nothing on a processor, whose caches it leaves.
+# What runs at once where blocks are called again: more gains nothing on a processor, whose caches it leaves.
 _CACHE_BYTES = 24_000_000
 _DEVICE_BYTES = 256_000_000
 _ROUNDING = 8  # Relative change of an output, in units of its precision, below which nothing is known ...
@@ -58,7 +56,7 @@ def value_zeroing(
     stream: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
     final_norm: bool = False,
-    chunk: int | None = None,
+    chunk_size: int | None = None,
 ) -> MixingMap:
     """How far each token's output moves when another token's value is zeroed.
 
@@ -74,8 +72,8 @@ def value_zeroing(
     asked for; the model comes back as it was. A model changed in between is noticed.
 
     Cosine distances go down to 1e-10, where 1 - cos is noise in float32 (errors up to 0.33 after
-    normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2 in float64 (float32 where the device has
-    no other). A layer in half precision is computed in float32 from its half-precision input.
+    normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2, which keeps every digit. A layer in half
+    precision is computed in float32 from its half-precision input.
 
     Args:
         trace: What `aw.trace` returned.
@@ -93,7 +91,8 @@ def value_zeroing(
         layers: Some layers by number; all by default.
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
-        chunk: How many copies run at once; chosen for about 24 MB by default (256 MB on an accelerator).
+        chunk_size: How many tokens (or elements of the unit) are zeroed at once, which bounds the memory; by
+            default as many as fit 8 MB (256 MB on an accelerator), or 24 MB where blocks are called again.
 
     Returns:
         A lazy map [layer, query, key] in the unit asked for: rows are the tokens that are affected, columns
@@ -102,15 +101,15 @@ def value_zeroing(
 
     Raises:
         UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError).
-        ValueError: For an unknown stream, unit, distance or reduction, a chunk below 1, `final_norm` in a
-            model without one, or NaN inside the model (the message names the first layer).
+        ValueError: For an unknown stream, unit, distance or reduction, a chunk_size below 1, `final_norm` in
+            a model without one, or NaN inside the model (the message names the first layer).
         IndexError: Where the model has no such layer.
     """
     require_trace(trace, "value_zeroing")
     _check("distance", distance, DISTANCES)
     _check("reduce", reduce, ("mean", "max"))
-    if chunk is not None and chunk < 1:
-        message = f"chunk must be at least 1, not {chunk}."
+    if chunk_size is not None and chunk_size < 1:
+        message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
     stream = resolve_stream(trace, stream)
     query, key, name = _axes(*trace.axes(stream), unit)
@@ -118,19 +117,19 @@ def value_zeroing(
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
 
     from attnwidgets.tracing.borrow import borrowed
-    from attnwidgets.tracing.rerun import capture
+    from attnwidgets.tracing.rerun import captured
     from attnwidgets.tracing.resume import resume
 
-    blocks = capture(trace, stream, "value_zeroing")
+    blocks = captured(trace, stream, "value_zeroing")
     normed = final_norm and numbers[-1] in chosen
     if normed:
         blocks.after_final_norm(blocks.layers[-1].output[:, :1])
 
     def layer_of(number: int) -> NDArray[np.float64]:
         after = blocks.after_final_norm if normed and number == numbers[-1] else None
+        resumed = resume(trace, number, stream)
         with borrowed(blocks.model):
-            resumed = None if stream == "cross" else resume(blocks, number)
-            raw, floor = _distances(blocks, number, key.units[name], distance, chunk, after, resumed)
+            raw, floor = _distances(blocks, number, key.units[name], distance, chunk_size, after, resumed)
         rows = _reduced(raw, query.units[name], reduce)
         return _shares(rows, _reduced(floor[:, None], query.units[name], "max")) if normalize else rows
 
@@ -186,27 +185,25 @@ def _distances(
     number: int,
     unit: Unit,
     distance: str,
-    chunk: int | None,
+    chunk_size: int | None,
     after: Callable[[Tensor], Tensor] | None,
     resumed: Resumed | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return distances [query token, element of `unit`], and per query the ones that rounding makes."""
     import torch
 
-    block = blocks.layers[number]
-    if chunk is None:
-        on_cpu = block.output.device.type == "cpu"
-        chunk = blocks.copies_within(number, _CACHE_BYTES if on_cpu else _DEVICE_BYTES)
-    work = (blocks, number, unit, chunk, after)
+    from attnwidgets.tracing.rerun import require_same
+
     if resumed is None:
-        pieces, plain, read = _called_again(*work)
+        plain, read, pieces = _called_again(blocks, number, unit, chunk_size)
     else:
-        pieces, plain, read = _finished(*work, resumed)
-    reference = _final(plain, after)[0]
+        plain, read, pieces = _finished(resumed, number, unit, chunk_size)
+    require_same(blocks.layers[number], plain[None], "value_zeroing")
+    reference = _final(plain[None], after)[0]
     result = np.zeros((len(reference), len(unit.spans)))
-    for rows, columns, states in pieces:
-        apart = _apart(states, reference[rows], distance)
-        result[rows.cpu().numpy(), columns.cpu().numpy()] = apart.cpu().numpy()
+    for piece in pieces:
+        apart = _apart(_final(piece.states, after), reference[piece.rows], distance)
+        result[piece.rows, piece.elements] = apart.T.cpu().numpy()
     eps = float(torch.finfo(plain.dtype).eps)
     unread = (read.double() @ _members(unit, read).T.double() == 0).cpu().numpy()
     # As distances: cosine grows with the square of the relative change, euclidean with the change itself.
@@ -227,75 +224,46 @@ def _members(unit: Unit, read: Tensor) -> Tensor:
     return members
 
 
-def _starts(unit: Unit, chunk: int, number: int) -> Iterable[int]:
-    return progress(range(0, len(unit.spans), chunk), desc=f"value zeroing, layer {number}")
-
-
 def _called_again(
-    blocks: RecordedBlocks, number: int, unit: Unit, chunk: int, after: Callable[[Tensor], Tensor] | None
-) -> tuple[Iterator[Piece], Tensor, Tensor]:
+    blocks: RecordedBlocks, number: int, unit: Unit, chunk_size: int | None
+) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Zero values in copies of the block's input: any architecture.
 
     Returns:
-        Pieces (query [row], element [row], output [row, width]), the untouched output [1, query, width], and
-        whether any head reads a key [query, key].
+        The untouched output [query, width], whether any head reads a key [query, key], and the outputs.
     """
-    import torch
-
-    from attnwidgets.tracing.rerun import require_same
+    from attnwidgets.tracing.resume import Piece
 
     with blocks.ready(number) as run:
         plain, read = _baseline(run)
-    require_same(blocks.layers[number], plain, "value_zeroing")
     members = _members(unit, read)
+    on_cpu = plain.device.type == "cpu"
+    size = chunk_size or blocks.copies_within(number, _CACHE_BYTES if on_cpu else _DEVICE_BYTES)
 
     def pieces() -> Iterator[Piece]:
-        queries = torch.arange(len(read), device=read.device)
         with blocks.ready(number) as run:
-            for start in _starts(unit, chunk, number):
-                zeroed = members[start : start + chunk]
+            for start in progress(range(0, len(members), size), f"value zeroing, layer {number}"):
+                zeroed = members[start : start + size]
 
                 def zero(weights: Tensor, values: Tensor, zeroed: Tensor = zeroed) -> tuple[Tensor, Tensor]:
                     return weights, values.masked_fill(zeroed[:, None, :, None], 0.0)
 
-                states = _final(run(len(zeroed), zero), after)
-                elements = start + torch.arange(len(zeroed), device=read.device)
-                yield queries.repeat(len(zeroed)), elements.repeat_interleave(len(read)), states.flatten(0, 1)
+                yield Piece(slice(None), slice(start, start + size), run(len(zeroed), zero))
 
-    return pieces(), plain, read
+    return plain[0], read, pieces()
 
 
 def _finished(
-    blocks: RecordedBlocks,
-    number: int,
-    unit: Unit,
-    chunk: int,
-    after: Callable[[Tensor], Tensor] | None,
-    resumed: Resumed,
-) -> tuple[Iterator[Piece], Tensor, Tensor]:
+    resumed: Resumed, number: int, unit: Unit, chunk_size: int | None
+) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Subtract values from what attention added and finish the block: the closed form, for described blocks.
 
     Returns:
         As `_called_again` does.
     """
-    import torch
-
-    from attnwidgets.tracing.rerun import require_same
-
-    queries = torch.arange(len(resumed.read), device=resumed.read.device)
-    plain = resumed.finish(queries, resumed.attended)[None]
-    require_same(blocks.layers[number], plain, "value_zeroing")
-
-    def pieces() -> Iterator[Piece]:
-        for start in _starts(unit, chunk, number):
-            part = [resumed.without(span) for span in unit.spans[start : start + chunk]]
-            rows = torch.cat([rows for rows, _ in part])
-            counts = torch.tensor([len(rows) for rows, _ in part], device=rows.device)
-            elements = start + torch.arange(len(part), device=rows.device).repeat_interleave(counts)
-            states = resumed.finish(rows, torch.cat([attended for _, attended in part]))
-            yield rows, elements, _final(states[None], after)[0]
-
-    return pieces(), plain, resumed.read
+    together = resumed.pieces(unit.spans, chunk_size)
+    steps = progress(together, f"value zeroing, layer {number}")
+    return resumed.plain, resumed.read, (resumed.without(unit.spans, *piece) for piece in steps)
 
 
 def _baseline(run: Run) -> tuple[Tensor, Tensor]:
@@ -311,24 +279,24 @@ def _baseline(run: Run) -> tuple[Tensor, Tensor]:
 
 
 def _final(states: Tensor, after: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """Return states after the final norm, if any, in the highest precision of their device."""
-    if after is not None:
-        states = after(states)
-    return states.float() if states.device.type == "mps" else states.double()
+    """Return states after the final norm, if any."""
+    return states if after is None else after(states)
 
 
 def _apart(states: Tensor, reference: Tensor, distance: str) -> Tensor:
-    """Return the distance [row] of states [row, width] from `reference` [row, width]."""
+    """Return the distance [element, row] of states [element, row, width] from `reference` [row, width]."""
+    import torch
+
+    length = partial(torch.linalg.vector_norm, dim=-1, keepdim=True)
+
     if distance == "euclidean":
-        lengths: Tensor = (states - reference).norm(dim=-1)
-        return lengths
+        apart: Tensor = length(states - reference)[..., 0]
+        return apart
     tiny = 1e-30  # a state of zeros has no direction; its distance to itself is zero
-
-    def unit(vectors: Tensor) -> Tensor:
-        directions: Tensor = vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(tiny)
-        return directions
-
-    half: Tensor = 0.5 * (unit(states) - unit(reference)).square().sum(dim=-1)
+    direction = reference / length(reference).clamp_min(tiny)
+    apart = length(torch.addcmul(-direction, states, length(states).clamp_min(tiny).reciprocal()))
+    # Apple's accelerator has no float64.
+    half: Tensor = 0.5 * apart[..., 0].to("cpu").double().square()
     # half = 1 - cos up to rounding, but exact where 1 - cos is not.
     return 1.0 - (1.0 - half).round(decimals=5) if distance == "cosine_5_decimals" else half
 

@@ -12,7 +12,7 @@ import torch
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
 from attnwidgets.tracing.borrow import unwrap
-from attnwidgets.tracing.rerun import RecordedBlock, capture
+from attnwidgets.tracing.rerun import RecordedBlock, captured
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
         if kept is not None and stream in kept:
             return kept[stream]
         layouts = _layouts(trace, stream, method)
-        recorded = capture(trace, stream, method)
+        recorded = captured(trace, stream, method)
         blocks = []
         for number, (fits, block) in enumerate(zip(layouts, recorded.layers, strict=True)):
             query, then = block.attention.query[0], trace.query_key(number, stream)[0]

@@ -8,6 +8,8 @@ with its self- and cross-attention, and ALBERT's one group at each of its twelve
 from __future__ import annotations
 
 import copy
+import threading
+import weakref
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 HALF = (torch.float16, torch.bfloat16)
+
+# One pass serves every method. What it recorded holds no reference to its trace, and goes when that goes.
+_captured: weakref.WeakKeyDictionary[Trace, dict[str, RecordedBlocks]] = weakref.WeakKeyDictionary()
+# Taken before a model is borrowed, never while one is.
+_lock = threading.RLock()
 
 
 class Run(Protocol):
@@ -168,6 +175,20 @@ class RecordedBlocks:
         return normed
 
 
+def captured(trace: object, stream: str, purpose: str) -> RecordedBlocks:
+    """Return what `capture` does, from the first pass that was made for this trace and stream.
+
+    Not to be called while the model is borrowed.
+    """
+    if not isinstance(trace, Trace):
+        return capture(trace, stream, purpose)
+    with _lock:
+        kept = _captured.setdefault(trace, {})
+        if stream not in kept:
+            kept[stream] = capture(trace, stream, purpose)
+        return kept[stream]
+
+
 def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
     """Run a trace's model once more on its input and return a stream's blocks with what they were given.
 
@@ -229,7 +250,7 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     if difference > (5e-2 if block.output.dtype in HALF else 1e-3):
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
-            f"(relative difference {difference:.2g}). If the model changed since the map was made, make it "
+            f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "
             "again; otherwise this block keeps a state, and the method cannot serve it"
         )
 

@@ -168,7 +168,7 @@ def test_the_size_of_chunks_changes_nothing():
     given = traced("Llama")
     whole = value_zeroing(given).values
     for chunk in (1, 3, 100):
-        assert apart(value_zeroing(given, chunk=chunk).values, whole) < 1e-7
+        assert apart(value_zeroing(given, chunk_size=chunk).values, whole) < 1e-7
 
 
 def test_a_row_that_nothing_moves_stays_zero():
@@ -272,7 +272,7 @@ def test_the_model_comes_back_as_it_was(interrupted):
     mlp.register_forward_hook(stop)
     weights, *before = _state(model)
     if interrupted:
-        found = value_zeroing(given, chunk=1)
+        found = value_zeroing(given, chunk_size=1)
         with pytest.raises(KeyboardInterrupt):
             found.layer(1)
     else:
@@ -288,7 +288,7 @@ def test_a_model_that_changed_since_is_noticed():
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight.mul_(3)
     assert found.layer(0).any()
-    with pytest.raises(UnsupportedModelError, match=r"'model.layers.1' called again .* make it again"):
+    with pytest.raises(UnsupportedModelError, match=r"'model.layers.1' called again .* trace it again"):
         found.layer(1)
 
 
@@ -311,7 +311,7 @@ def test_nan_inside_the_model_names_its_first_layer():
     [
         ({"distance": "cosin"}, "'cosin' is not one of .* Did you mean 'cosine'"),
         ({"reduce": "median"}, "reduce 'median' is not one of 'mean', 'max'"),
-        ({"chunk": 0}, "chunk must be at least 1, not 0"),
+        ({"chunk_size": 0}, "chunk_size must be at least 1, not 0"),
         ({"stream": "cross"}, "stream 'cross' is not in this trace"),
         ({"unit": "tokens"}, "unit 'tokens' is not offered.*Did you mean 'token'"),
         ({"unit": Unit("half", ("a",), ((0, 1),), (False,))}, "does not divide the query axis: token 2"),

@@ -6,7 +6,6 @@ import pytest
 
 from attnwidgets.explanations.value_zeroing import value_zeroing
 from attnwidgets.tracing import resume as resuming
-from attnwidgets.tracing.rerun import capture
 from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.units import Unit
 from tests.tracing import tiny
@@ -30,8 +29,8 @@ def test_it_equals_really_zeroing_values_in_every_family(family):
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
 def test_the_closed_form_equals_calling_the_block_again(family, monkeypatch):
     found = traced(family)
-    blocks = capture(found, found.default_stream, "test")
-    assert all(resuming.resume(blocks, layer) is not None for layer in range(len(blocks.layers)))
+    stream = found.default_stream
+    assert all(resuming.resume(found, layer, stream) is not None for layer in range(found.n_layers(stream)))
     rest = tuple(i for i in range(len(found.tokens)) if i not in (0, 2))
     span = Unit("span", ("a", "b"), ((0, 2), rest), (False, False))
     fast = [value_zeroing(found, unit=unit).values for unit in (None, span)]
@@ -45,7 +44,7 @@ def test_a_block_that_a_hook_changes_is_called_again_as_it_is():
     plain = value_zeroing(trace(model, None, IDS)).values
     model.model.layers[0].register_forward_hook(lambda _, __, output: output + 2.0)
     found = trace(model, None, IDS)
-    assert resuming.resume(capture(found, "self", "test"), 0) is None
+    assert resuming.resume(found, 0, "self") is None
     assert apart(value_zeroing(found).layer(0), plain[0]) > 1e-3
 
 
