@@ -78,8 +78,14 @@ def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry
         if name == "attention":
             found.extend(attention_of(trace))
         else:
-            found.extend(Entry(table[name], trace).make())
+            found.extend(_with_layers(Entry(table[name], trace).make()))
     return found, entries_of(trace, names, made)
+
+
+def _with_layers(explanations: Sequence[Any]) -> list[Any]:
+    """Return explanations, and what attributions among them say of every layer."""
+    maps = [getattr(explanation, "map", None) for explanation in explanations]
+    return [*explanations, *(found for found in maps if found is not None)]
 
 
 def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
@@ -95,7 +101,8 @@ def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
                 f"{view}(methods=...): {name!r} is not to be had from a map of {shown.method}, which offers "
                 f"{', '.join(map(repr, offered))}.{suggest(name, offered)} Give the trace for more."
             )
-    return [shown if name == shown.method else rollout(shown) for name in names or offered]
+    found = [shown if name == shown.method else rollout(shown) for name in names or offered]
+    return _with_layers(found)
 
 
 def check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -> None:

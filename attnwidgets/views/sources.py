@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.units import TokenAxis
     from attnwidgets.views.codec import Codec
 
+_BY_LAYER = ":layers"
 REDUCTIONS = ("mean", "max")
 """Reductions over heads a view may ask for by name."""
 
@@ -108,6 +109,12 @@ class Source:
         return self._fact("causal", unknown=False)
 
     @property
+    def title(self) -> str:
+        """The method and what was done to its numbers, as people read it."""
+        title = str(getattr(self.explanation, "title", self.explanation.method)).replace("_", " ")
+        return f"{title}, by layer" if self.method.endswith(_BY_LAYER) else title
+
+    @property
     def ready(self) -> tuple[int, ...]:
         """The layers that can be read at once, without running a model."""
         return self.explanation.computed_layers if self.on_demand else self.layers
@@ -117,7 +124,7 @@ class Source:
         return {
             "id": self.id,
             "method": self.method,
-            "title": title_of(self.explanation),
+            "title": self.title,
             "unit": self.unit,
             "stream": self.stream,
             "query": query,
@@ -200,9 +207,9 @@ class Source:
             return self._in_unit
 
 
-def title_of(explanation: Any) -> str:
-    """Return the method and what was done to its numbers, as people read it."""
-    return str(getattr(explanation, "title", explanation.method)).replace("_", " ")
+def by_layer(key: str) -> str:
+    """Return the key of what attributions say of every layer, where they say anything."""
+    return key + _BY_LAYER
 
 
 def span(numbers: tuple[int, ...]) -> str:

@@ -15,7 +15,7 @@ from attnwidgets.views.header import describe, looked_at
 from attnwidgets.views.jobs import Job, Jobs
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.same import in_unit, same, units_of
-from attnwidgets.views.sources import Source, title_of
+from attnwidgets.views.sources import Source, by_layer
 from attnwidgets.views.thumbnails import thumbnails
 
 if TYPE_CHECKING:
@@ -99,8 +99,10 @@ class TileStore(SharedModel):
             self._add(explanation if held is None else found, key, units)
         for entry in menu:
             key = self._key_of(entry)
-            keys.append(key)
-            self._hold(key, holder)
+            names = [key, by_layer(key)] if "Attributions" in entry.method.returns else [key]
+            keys.extend(names)
+            for name in names:
+                self._hold(name, holder)
             known = self._units.get(key, frozenset(units))
             self._units[key] = known | frozenset(units) if known and units else frozenset()
         if self._contents() != before:
@@ -201,8 +203,12 @@ class TileStore(SharedModel):
             made.append(explanation if held is None else held.explanation)
         _open(made[0], layer)
         if key in self._holders:
+            units = self._units.get(key, frozenset())
             for explanation in made:
-                self._add(explanation, key, self._units.get(key, frozenset()))
+                self._add(explanation, key, units)
+                layers = getattr(explanation, "map", None)
+                if layers is not None and by_layer(key) in self._holders:
+                    self._add(layers, by_layer(key), units)
         self.announce()
 
     def _choose(self, request: dict[str, Any]) -> None:
@@ -238,7 +244,7 @@ class TileStore(SharedModel):
             self._jobs.submit(job)
         elif (source := self._awaited(content)) is not None:
             kind, layer = f"{source.method}/{source.stream}", content["layer"]
-            text = f"{title_of(source.explanation)}, layer {layer}"
+            text = f"{source.title}, layer {layer}"
             self._jobs.submit(Job(number, kind, layer, text, lambda: self._compute(content)))
         else:
             self._reply(*self.answer(content))

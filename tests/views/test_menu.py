@@ -290,6 +290,34 @@ def test_the_menu_shares_what_another_view_computed(given, slow, front):
     assert heatmap.sources()[0].ready == (1, 2)
 
 
+def test_attributions_come_with_what_they_say_of_every_layer(given, slow, front):
+    trace = given()
+
+    def explain(trace):
+        """Attributions and the map behind them."""
+        layers = slow(trace)
+        return aw.Attributions(
+            layers.layer(2)[0], axis=layers.key, target="yes", map=layers, trace_id=trace.id
+        )
+
+    registry.put(slow.method("why", function=explain, returns="Attributions [source]"))
+    try:
+        explorer = aw.Explorer(trace)
+        front(explorer.store).choose("why", layer=1)
+        sources = {source["method"]: source for source in explorer.store.header["sources"]}
+        assert sources["why"]["kind"] == "attributions"
+        assert sources["why:layers"]["kind"] == "map"
+        assert sources["why:layers"]["computed"] == [2]
+        assert sources["why:layers"]["title"].endswith("by layer")
+        assert {"why", "why:layers"} <= set(explorer.options["methods"])
+        explorer.close()
+        assert explorer.store.sources() == ()
+        shown = aw.Explorer(explain(trace)).store.header["sources"]
+        assert {source["kind"] for source in shown} == {"attributions", "map"}
+    finally:
+        registry.remove("why")
+
+
 def test_a_function_registered_anew_is_another_method(given, slow, front):
     trace = given()
     first = aw.Explorer(trace)
