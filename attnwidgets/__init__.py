@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.attention_norm import attention_norm
     from attnwidgets.explanations.attributions import Attributions
     from attnwidgets.explanations.chefer import chefer
+    from attnwidgets.explanations.conservation import check_conservation
     from attnwidgets.explanations.contribution_graph import contribution_graph
     from attnwidgets.explanations.direct_logit_attribution import direct_logit_attribution
     from attnwidgets.explanations.globenc import globenc
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
     from attnwidgets.explanations.input_x_gradient import input_x_gradient
     from attnwidgets.explanations.integrated_gradients import integrated_gradients
+    from attnwidgets.explanations.lrp import lrp
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.mixing_ratio import mixing_ratio
     from attnwidgets.explanations.occlusion import occlusion
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.randomized import randomized
     from attnwidgets.tracing.given import from_attentions
+    from attnwidgets.tracing.module_trace import trace_module
     from attnwidgets.tracing.run import trace
     from attnwidgets.tracing.trace import Trace
     from attnwidgets.tracing.units import TokenAxis, Unit
@@ -64,6 +67,7 @@ __version__ = "0.1.0"
 # In the order of the flow: trace, explain, view, leave.
 _HOMES = {
     "trace": "tracing.run",
+    "trace_module": "tracing.module_trace",
     "from_attentions": "tracing.given",
     "demo_model": "demo.models",
     "demo_texts": "demo.sentiment",
@@ -89,6 +93,8 @@ _HOMES = {
     "chefer": "explanations.chefer",
     "occlusion": "explanations.occlusion",
     "shapley_sampling": "explanations.shapley_sampling",
+    "lrp": "explanations.lrp",
+    "check_conservation": "explanations.conservation",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "register": "explanations.user_methods",
@@ -128,6 +134,7 @@ __all__ = [
     "attention_flow",
     "attention_norm",
     "check",
+    "check_conservation",
     "chefer",
     "contribution_graph",
     "demo_model",
@@ -143,6 +150,7 @@ __all__ = [
     "integrated_gradients",
     "link",
     "load",
+    "lrp",
     "methods",
     "mixing_ratio",
     "occlusion",
@@ -155,6 +163,7 @@ __all__ = [
     "targets",
     "to_html",
     "trace",
+    "trace_module",
     "value_zeroing",
 ]
 

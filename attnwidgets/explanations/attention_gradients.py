@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.embedding_gradients import diagnosis
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -55,6 +53,7 @@ def attention_gradients(
     """
     from attnwidgets.tracing.attention_function import UnsupportedModelError
     from attnwidgets.tracing.differentiable import differentiable, gradients
+    from attnwidgets.tracing.soundness import diagnosis
 
     with differentiable(trace, method) as run:
         graph = run(keep=("weights",), hidden_states=hidden_states)

@@ -77,6 +77,7 @@ def embedding_gradients(trace: Trace, asked: Asked, method: str, stream: str) ->
     import torch
 
     from attnwidgets.tracing.differentiable import differentiable, gradients
+    from attnwidgets.tracing.soundness import diagnosis, usable
 
     with differentiable(trace, method) as run:
         graph = run(hidden_states=asked.hidden_states)
@@ -85,7 +86,7 @@ def embedding_gradients(trace: Trace, asked: Asked, method: str, stream: str) ->
         found = []
         for score in scores:
             gradient = gradients(score, [leaf], again=True)[0]
-            if not usable(gradient):
+            if not usable([gradient], graph):
                 raise ValueError(diagnosis(score, graph, stream, method))
             found.append(gradient[0])
         return EmbeddingGradients(
@@ -106,42 +107,6 @@ def leaf_of(graph: Graph, stream: str, method: str) -> Tensor:
     reached = ", ".join(map(repr, graph.inputs))
     message = f"{method} found no embeddings of stream {stream!r}; gradients reach {reached}."
     raise UnsupportedModelError(message)
-
-
-def usable(gradient: Tensor) -> bool:
-    """Return whether a gradient is finite and says anything at all."""
-    return bool(gradient.isfinite().all()) and bool(gradient.any())
-
-
-def diagnosis(score: Tensor, graph: Graph, stream: str, method: str) -> str:
-    """Return in words why a gradient cannot be used, and at which layer it went wrong."""
-    from attnwidgets.tracing.differentiable import gradients
-
-    states = graph.states.get(stream, [])
-    for layer, state in enumerate(states):
-        if not state.isfinite().all():
-            where = "the embeddings" if layer == 0 else f"layer {layer - 1}"
-            return (
-                f"{method}: the states after {where} hold NaN or infinite numbers, the first that do; look "
-                "at the model's weights and precision before explaining it."
-            )
-    if not score.isfinite().all():
-        return f"{method}: the target is {float(score.flatten()[0])}; there is nothing to explain."
-    backwards = list(enumerate(gradients(score, states, again=True)))[::-1]
-    for layer, gradient in backwards:
-        last = layer == len(states) - 1
-        after = "into the last layer's output" if last else f"into layer {layer}'s input"
-        if not gradient.isfinite().all():
-            return f"{method}: the gradient becomes NaN or infinite on its way {after}."
-        if not gradient.any():
-            return (
-                f"{method}: the gradient is zero everywhere on its way {after}, so the target does not "
-                "depend on the input, or something without a gradient (a rounding, a choice) stands between."
-            )
-    return (
-        f"{method}: the gradient is zero or NaN at the embeddings of stream {stream!r}, behind layer 0: the "
-        "target does not depend on them."
-    )
 
 
 def attributed(

@@ -16,7 +16,6 @@ from attnwidgets.explanations.block_maps import require_choice
 from attnwidgets.explanations.embedding_gradients import (
     Reduce,
     attributed,
-    diagnosis,
     embedding_stream,
     leaf_of,
     reduced,
@@ -173,6 +172,7 @@ def _mean_gradient(
     import torch
 
     from attnwidgets.tracing.differentiable import gradients
+    from attnwidgets.tracing.soundness import diagnosis
 
     places, weights = (torch.as_tensor(numbers) for numbers in points)
     mean = torch.zeros(len(question.targets), *end.shape, dtype=torch.float64, device=end.device)

@@ -105,7 +105,8 @@ def class_names(trace: Trace) -> tuple[str, ...]:
     if logits is None or logits.dim() != CLASSES:
         return ()
     names = getattr(getattr(trace.model, "config", None), "id2label", None) or {}
-    return tuple(str(names.get(index, index)) for index in range(len(logits)))
+    given: tuple[str, ...] = getattr(trace, "output_names", ())
+    return given or tuple(str(names.get(index, index)) for index in range(len(logits)))
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:

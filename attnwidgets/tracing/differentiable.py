@@ -34,6 +34,13 @@ Place = Literal["embedding", "block", "input"]
 (positions, token types and special tokens added), or at the numbers the model reads (pixels, samples)."""
 
 
+Precision = Literal["float32", "model"]
+"""What a half-precision model is computed in."""
+
+At = tuple[str, str, int, int]
+"""Where a tensor stands in a graph: kind, stream (or module), layer, and which of several."""
+
+
 @dataclass
 class Graph:
     """One differentiable pass: what the model returned, and tensors of its graph, all with a batch axis.
@@ -59,6 +66,19 @@ class Graph:
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
     inside: dict[str, list[Tensor]] = field(default_factory=dict)
 
+    def tensors(self) -> dict[At, Tensor]:
+        """Return every tensor of the graph that was kept, by where it stands."""
+        found: dict[At, Tensor] = {}
+        for name, leaf in self.inputs.items():
+            found["inputs", name, 0, 0] = leaf
+        for kind in ("states", "weights", "heads", "inside"):
+            for name, layers in getattr(self, kind).items():
+                found |= {(kind, name, layer, 0): tensor for layer, tensor in enumerate(layers)}
+        for name, blocks in self.beside.items():
+            for block, given in enumerate(blocks):
+                found |= {("beside", name, block, i): tensor for i, tensor in enumerate(given)}
+        return found
+
 
 def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> list[Tensor]:
     """Return the gradient of the sum of scores at tensors of a graph; zeros where nothing depends on one.
@@ -70,6 +90,8 @@ def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> li
         at: Tensors of the graph.
         again: Whether the graph is kept for another call.
     """
+    if not score.requires_grad:
+        return [torch.zeros_like(one) for one in at]
     found = torch.autograd.grad(score.sum(), list(at), retain_graph=again, allow_unused=True)
     return [torch.zeros_like(one) if grad is None else grad for one, grad in zip(at, found, strict=True)]
 
@@ -110,11 +132,13 @@ class Runner:
         batch = next((len(given) for given in replace.values()), 1)
         inputs = {name: self._input(value, batch) for name, value in self.trace.inputs.items()}
         graph = Graph()
-        if self.place == "input":
+        bare = not any(table.layers for table in self.trace.stream_table.values())
+        if self.place == "input" or bare:
             for name, value in inputs.items():
                 if isinstance(value, Tensor) and value.is_floating_point() and "mask" not in name:
-                    leaf = replace.get(name, value).detach().clone().requires_grad_()
-                    graph.inputs[name], inputs[name] = leaf, leaf.clone()
+                    end = self.trace.default_stream if bare else name
+                    leaf = replace.get(end, value).detach().clone().requires_grad_()
+                    graph.inputs[end], inputs[name] = leaf, leaf.clone()
         options: dict[str, Any] = {"return_dict": True}
         takes = forward_parameters(self.model)
         if "use_cache" in takes:
@@ -124,11 +148,7 @@ class Runner:
         with ExitStack() as stack:
             self._tap(stack, graph, inputs, replace, keep, inside)
             stack.enter_context(during())
-            if self.wide:
-                call = torch.func.functional_call
-                graph.outputs = call(self.model, dict(self.wide), (), inputs | options)
-            else:
-                graph.outputs = self.model(**inputs, **options)
+            graph.outputs = self.trace.call(self.model, inputs, options, self.wide)
         if not graph.inputs:
             raise UnsupportedModelError(
                 f"{self.purpose} found nothing in {type(self.model).__name__} that a gradient can reach: no "
@@ -201,7 +221,7 @@ def differentiable(
     purpose: str,
     *,
     place: Place = "embedding",
-    precision: Literal["float32", "model"] = "float32",
+    precision: Precision = "float32",
 ) -> Iterator[Runner]:
     """Borrow a trace's model and yield a function that runs it on the trace's inputs with gradients.
 

@@ -165,6 +165,18 @@ class Trace:
         size = ", ".join(f"{s}: {self.n_layers(s)} x {self.n_heads(s)}" for s in self.streams)
         return f"{type(self).__name__}({self.model_id or 'given'}, {len(self.tokens)} tokens, {size})"
 
+    def call(
+        self,
+        model: Any,
+        inputs: Mapping[str, Any],
+        options: Mapping[str, Any],
+        parameters: Mapping[str, Tensor],
+    ) -> Any:
+        """Return what a model makes of inputs, with other parameters where some are given by name."""
+        if parameters:
+            return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
+        return model(**inputs, **options)
+
     @property
     def streams(self) -> tuple[str, ...]:
         """Names of the streams: ("self",), ("encoder", "decoder", "cross"), or one per tower."""

@@ -1,0 +1,80 @@
+"""Rules of operations with a constant term: a bias absorbs relevance, is ignored, or is dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from attnwidgets.relevance.backward import divided, given_to
+from attnwidgets.relevance.rules import live, unknown
+
+if TYPE_CHECKING:
+    from attnwidgets.relevance.rules import Rules
+
+_BIAS = 2  # where linear and convolution take theirs
+
+
+def biased(
+    rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], without: tuple[Any, ...]
+) -> Any:
+    """Run an operation with a bias; `without` is its arguments without one."""
+    if rules.bias == "drop":
+        return func(*without, **kwargs)
+    found = func(*args, **kwargs)
+    if rules.bias == "ignore" and live(found):
+        with torch.no_grad():
+            rest = func(*without, **kwargs)
+        return given_to(found, rest)
+    return found
+
+
+def total(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Add: a constant term is a bias. Only a parameter is dropped, so that masks and positions stay."""
+    first, second, *rest = args if len(args) > 1 else (*args, *kwargs.values())
+    options = kwargs if len(args) > 1 else {}
+    if live(first) == live(second):
+        return func(*args, **kwargs)
+    fixed = second if live(first) else first
+    if rules.bias == "drop" and not isinstance(fixed, nn.Parameter):
+        return func(*args, **kwargs)
+    nothing = torch.zeros_like(fixed) if isinstance(fixed, Tensor) else 0.0
+    without = (first, nothing) if live(first) else (nothing, second)
+    return biased(rules, func, (first, second, *rest), options, (*without, *rest))
+
+
+def linear(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply a matrix: the epsilon rule with epsilon 0 is its gradient."""
+    if rules.bias == "absorb" and not (len(args) > 1 and live(args[1])) and not live(kwargs.get("weight")):
+        return func(*args, **kwargs)
+    x, weight, bias = named(args, kwargs, ("input", "weight", "bias"))
+    if live(weight):
+        found = divided(func(x, weight), 2) if live(x) else func(x, weight)
+        return found if bias is None or rules.bias == "drop" else found + bias
+    return func(x, weight) if bias is None else biased(rules, func, (x, weight, bias), {}, (x, weight))
+
+
+def convolution(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Convolve, as `linear`."""
+    if len(args) > 1 and live(args[1]):
+        return unknown(rules, func, args, kwargs)
+    if rules.bias == "absorb":
+        return func(*args, **kwargs)
+    if len(args) > _BIAS:
+        return biased(rules, func, args, kwargs, (*args[:_BIAS], None, *args[_BIAS + 1 :]))
+    options = {name: one for name, one in kwargs.items() if name != "bias"}
+    bias = kwargs.get("bias")
+    if bias is None:
+        return func(*args, **kwargs)
+    return biased(
+        rules, lambda *given: func(*given[:2], given[2], **options), (*args, bias), {}, (*args, None)
+    )
+
+
+def named(
+    args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...], **defaults: Any
+) -> tuple[Any, ...]:
+    """Return arguments in the order of `names`, wherever they were given; None where they were not."""
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return tuple(given.get(name, defaults.get(name)) for name in names)

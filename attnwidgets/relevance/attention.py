@@ -1,0 +1,115 @@
+"""Rules of attention: the softmax, and kernels that compute attention in one piece, taken apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnwidgets.relevance.affine import named
+from attnwidgets.relevance.products import size
+from attnwidgets.relevance.rules import live, unknown
+
+if TYPE_CHECKING:
+    from attnwidgets.relevance.rules import Rules
+
+_KERNEL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+_MODULE = (
+    *("query", "key", "value", "embed_dim_to_check", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k"),
+    *("bias_v", "add_zero_attn", "dropout_p", "out_proj_weight", "out_proj_bias", "training"),
+    *("key_padding_mask", "need_weights", "attn_mask", "use_separate_proj_weight", "q_proj_weight"),
+    *("k_proj_weight", "v_proj_weight", "static_k", "static_v", "average_attn_weights", "is_causal"),
+)
+
+
+def softmax(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take the softmax as it is (AttnLRP) or as a constant (CP-LRP).
+
+    Source: Achtibat et al. 2024, proposition 3.1; Ali et al. 2022, section 4.
+    """
+    return size(rules, func, args, kwargs) if rules.rule == "cp_lrp" else func(*args, **kwargs)
+
+
+def scaled_dot_product_attention(
+    rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Compute attention from its parts, each under its rule."""
+    query, key, value, mask, _, causal, scale, grouped = named(args, kwargs, _KERNEL)
+    if not any(map(live, (query, key, value))):
+        return func(*args, **kwargs)
+    if causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    with rules:
+        if grouped:
+            key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
+        return _attention(query, key, value, _added(mask, query), scale)[0]
+
+
+def multi_head_attention(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute what `nn.MultiheadAttention` computes from its parts, each under its rule."""
+    given = dict(zip(_MODULE, named(args, kwargs, _MODULE), strict=True))
+    states = [given[name] for name in ("query", "key", "value")]
+    if not any(map(live, states)):
+        return func(*args, **kwargs)
+    rare = (given[name] for name in ("bias_k", "bias_v", "static_k", "static_v"))
+    if given["add_zero_attn"] or any(one is not None for one in rare):
+        return unknown(rules, func, args, kwargs)
+    if given["use_separate_proj_weight"]:
+        weights = [given[f"{name}_proj_weight"] for name in "qkv"]
+    else:
+        weights = list(given["in_proj_weight"].chunk(3))
+    bias = given["in_proj_bias"]
+    biases = [None, None, None] if bias is None else list(bias.chunk(3))
+    heads = given["num_heads"]
+    with rules:
+        single = states[0].dim() == len(("token", "width"))
+        states = [x.unsqueeze(1) if single else x for x in states]
+        query, key, value = (
+            # [token, batch, width] -> [batch, head, token, dim]
+            torch.nn.functional.linear(x, w, b).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+            for x, w, b in zip(states, weights, biases, strict=True)
+        )
+        found, attention = _attention(query, key, value, _mask_of(given, query, single=single))
+        found = found.permute(2, 0, 1, 3).flatten(-2)
+        found = torch.nn.functional.linear(found, given["out_proj_weight"], given["out_proj_bias"])
+        if given["average_attn_weights"] is not False:
+            attention = attention.mean(1)
+        if single:
+            found, attention = found.squeeze(1), attention.squeeze(0)
+        return found, attention if given["need_weights"] is not False else None
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the output and the weights of attention over [..., token, dim]."""
+    scores = torch.matmul(query, key.transpose(-2, -1)) * (
+        query.shape[-1] ** -0.5 if scale is None else scale
+    )
+    weights = torch.softmax(scores if mask is None else scores + mask, dim=-1)
+    return torch.matmul(weights, value), weights
+
+
+def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return a mask to add: that of a kernel, which is True where a key may be read, or numbers."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)
+
+
+def _mask_of(given: dict[str, Any], query: Tensor, *, single: bool) -> Tensor | None:
+    """Return the masks of `nn.MultiheadAttention`, which are True where a key may not be read, to add."""
+    masks = []
+    for name in ("attn_mask", "key_padding_mask"):
+        mask: Tensor | None = given[name]
+        if mask is None:
+            continue
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(mask, -torch.inf)
+        if name == "key_padding_mask":
+            mask = mask.reshape(1 if single else mask.shape[0], 1, 1, -1)
+        elif mask.dim() == len(("batch and head", "query", "key")):
+            mask = mask.unflatten(0, (-1, query.shape[1]))
+        masks.append(mask)
+    return sum(masks[1:], masks[0]) if masks else None

@@ -1,0 +1,105 @@
+"""The rules of relevance propagation as gradients: relevance is a tensor times these, anywhere in a graph.
+
+Each leaves the forward numbers as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STABILISER = 1e-6
+"""Added to a denominator, away from zero, where nothing else bounds a ratio."""
+
+
+class Activation(Function):
+    """An elementwise function that passes relevance on: its gradient is f(x) / x, and 0 where x is 0.
+
+    Source: Achtibat et al. 2024 (AttnLRP), the identity rule; Ali et al. 2022.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, f: Callable[[Tensor], Tensor], bounded: bool) -> Tensor:
+        """Return f(x); `bounded` where f(0) is 0."""
+        y = f(x)
+        if bounded:
+            # 0 / 0 is the one undefined case.
+            factor = torch.div(y, x).nan_to_num_(nan=0.0)
+        else:
+            away = torch.full_like(x, STABILISER)
+            factor = y / (x + torch.where(x < 0, -away, away))
+        ctx.save_for_backward(factor)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient by x."""
+        (factor,) = ctx.saved_tensors
+        return gradients[0] * factor, None, None
+
+
+class Gate(Activation):
+    """An elementwise function with values in [0, 1]: where it is a factor, it is a constant."""
+
+
+class LayerNorm(Function):
+    """Layer normalisation whose standard deviation is a constant; its mean is not.
+
+    Source: Ali et al. 2022, section 4.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> Tensor:
+        """Return x normalised over its last axes, whose sizes are `shape`."""
+        y, _, scale = torch.native_layer_norm(x, shape, weight, bias, eps)
+        ctx.axes = tuple(range(-len(shape), 0))
+        ctx.save_for_backward(scale.to(x.dtype) if weight is None else scale.to(x.dtype) * weight)
+        found: Tensor = y
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+        """Return the gradient by x."""
+        (factor,) = ctx.saved_tensors
+        scaled = gradients[0] * factor
+        return scaled - scaled.mean(ctx.axes, keepdim=True), None, None, None, None
+
+
+def passed(kind: type[Activation], x: Tensor, f: Callable[[Tensor], Tensor], *, bounded: bool) -> Tensor:
+    """Return f(x), with relevance passed through; `bounded` where f(0) is 0."""
+    found: Tensor = kind.apply(x, f, bounded)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return found
+
+
+def normed(
+    x: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """Return a layer norm with a constant standard deviation."""
+    found: Tensor = LayerNorm.apply(x, shape, weight, bias, eps)  # type: ignore[no-untyped-call]  # as above
+    return found
+
+
+def divided(output: Tensor, by: float) -> Tensor:
+    """Return a tensor whose gradient is divided by a number on its way back (the uniform rule)."""
+    if output.requires_grad:
+        output.register_hook(lambda gradient: gradient / by)
+    return output
+
+
+def given_to(output: Tensor, part: Tensor) -> Tensor:
+    """Return a sum whose relevance goes to `part` of it alone; the rest (a bias) takes none.
+
+    The gradient is multiplied by output / part, and is 0 where that part is 0.
+    """
+    if output.requires_grad:
+        factor = (output.detach() / part).masked_fill_(part == 0, 0.0)
+        output.register_hook(lambda gradient: gradient * factor)
+    return output

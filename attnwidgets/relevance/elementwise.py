@@ -1,0 +1,88 @@
+"""Rules of elementwise functions: relevance passes through them as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnwidgets.relevance.backward import Activation, Gate, divided, passed
+from attnwidgets.relevance.products import size
+from attnwidgets.relevance.rules import live, unknown
+
+if TYPE_CHECKING:
+    from attnwidgets.relevance.rules import Rules
+
+
+def activation(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pass relevance through a function that is 0 at 0."""
+    return _passed(Activation, func, args, kwargs, bounded=True)
+
+
+def offset_activation(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pass relevance through a function that is not 0 at 0."""
+    return _passed(Activation, func, args, kwargs, bounded=False)
+
+
+def gate(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pass relevance through a function with values in [0, 1]; where it is a factor, none comes back."""
+    return _passed(Gate, func, args, kwargs, bounded=False)
+
+
+def glu(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Multiply the first half by the gate of the second, a constant."""
+    if not any(map(live, (*args, *kwargs.values()))):
+        return func(*args, **kwargs)
+
+    def halves(x: Tensor, dim: int = -1) -> Tensor:
+        first, second = x.chunk(2, dim)
+        return first * torch.sigmoid(second.detach())
+
+    return halves(*args, **{"x" if name == "input" else name: one for name, one in kwargs.items()})
+
+
+def clamp(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pass relevance through a clamp between constants."""
+    x, rest, options = _input(args, kwargs)
+    if not live(x):
+        return func(*args, **kwargs)
+    if any(map(live, (*rest, *options.values()))):
+        return unknown(rules, func, args, kwargs)
+    options.pop("inplace", None)
+    bounded = not bool(func(x.detach().new_zeros(()), *rest, **options).any())
+    return _passed(Activation, func, args, kwargs, bounded=bounded)
+
+
+def power(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pass relevance through a power: its gradient divided by the exponent. A root is a size."""
+    exponent: Any = 2.0
+    if getattr(func, "__name__", "") != "square":
+        exponent = args[1] if len(args) > 1 else kwargs.get("exponent")
+    if isinstance(exponent, Tensor) and exponent.numel() == 1 and not live(exponent):
+        exponent = exponent.item()
+    if not isinstance(exponent, (int, float)):
+        return unknown(rules, func, args, kwargs)
+    if exponent < 1:
+        return size(rules, func, args, kwargs)
+    return divided(func(*args, **kwargs), float(exponent))
+
+
+def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return the first argument, the other ones, and the other keywords."""
+    if args:
+        return args[0], args[1:], dict(kwargs)
+    return kwargs["input"], (), {name: one for name, one in kwargs.items() if name != "input"}
+
+
+def _passed(
+    kind: type[Activation], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, bounded: bool
+) -> Any:
+    x, rest, options = _input(args, kwargs)
+    if not live(x):
+        return func(*args, **kwargs)
+    # F.silu(x, True) and its like write into x.
+    written = options.pop("inplace", False) or any(one is True for one in rest)
+    rest = tuple(one for one in rest if not isinstance(one, bool))
+    found = passed(kind, x, lambda given: func(given, *rest, **options), bounded=bounded)
+    return x.copy_(found) if written else found

@@ -1,0 +1,154 @@
+"""A traced model's forward pass under the rules, and one backward pass for every target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnwidgets._progress import progress
+from attnwidgets.relevance.activations import single_activations
+from attnwidgets.relevance.rules import Rules
+from attnwidgets.tracing.differentiable import differentiable, gradients
+from attnwidgets.tracing.soundness import diagnosis, usable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from attnwidgets.relevance.rules import Bias, Rule
+    from attnwidgets.tracing.differentiable import At, Graph, Place, Precision
+    from attnwidgets.tracing.trace import Trace
+
+    # Takes a model's outputs and returns the numbers to explain, differentiably.
+    Scores = Callable[[Any], Sequence[Tensor]]
+
+
+@dataclass
+class Relevances:
+    """The relevances of several targets, on the CPU, in the precision of the pass.
+
+    Attributes:
+        scores: What was explained, [target].
+        inputs: By stream (of a model's own input by its name): what gradients end at, [target, token, width]
+            or [target, ...].
+        states: By stream: what every block is given and, last, what the last one returns,
+            [target, layer, token].
+        beside: By stream: what its blocks are given beside the hidden states (a decoder's: the encoder's
+            states), [target, block].
+        heads: By stream and layer: what every head writes, [target, head, token].
+        inside: By name of a module: what it is given, and the gradients there: [..., width] and
+            [target, ..., width].
+    """
+
+    scores: Tensor
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    states: dict[str, Tensor] = field(default_factory=dict)
+    beside: dict[str, Tensor] = field(default_factory=dict)
+    heads: dict[str, list[Tensor]] = field(default_factory=dict)
+    inside: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def total(self, stream: str, layer: int) -> Tensor:
+        """Return all relevance where a stream has come to a layer, [target].
+
+        What else reaches the blocks from there on counts with it, or what enters the other streams.
+        """
+        found = self.states[stream][:, layer].sum(-1)
+        beside = self.beside.get(stream)
+        if beside is not None and bool(beside.any()):
+            return found + beside[:, layer:].sum(-1)
+        return found + sum(other[:, 0].sum(-1) for name, other in self.states.items() if name != stream)
+
+
+def propagate(
+    trace: Trace,
+    scores: Scores,
+    purpose: str,
+    *,
+    rule: Rule,
+    bias: Bias = "absorb",
+    place: Place = "embedding",
+    heads: bool = False,
+    inside: Sequence[str] = (),
+    hidden_states: bool = False,
+    precision: Precision = "float32",
+    insist: bool = False,
+) -> Relevances:
+    """Run a trace's model once under the rules, and back once for every score.
+
+    Args:
+        trace: What `aw.trace` returned.
+        scores: What is explained: takes the model's outputs.
+        purpose: The method's name, for messages.
+        rule: See `Rules`.
+        bias: See `Rules`.
+        place: See `differentiable`.
+        heads: Whether what every head writes is kept.
+        inside: Names of modules whose inputs are kept.
+        hidden_states: Whether the scores read hidden states.
+        precision: See `differentiable`.
+        insist: See `Rules`.
+
+    Raises:
+        UnsupportedModelError: If the trace has no model, or relevance reaches an operation without a rule.
+        ValueError: If gradients cannot be had, are all zero, or are NaN (the message names the layer).
+    """
+    with (
+        differentiable(trace, purpose, place=place, precision=precision) as run,
+        single_activations(run.model),
+    ):
+        graph = run(
+            keep=("heads",) if heads else (),
+            inside=inside,
+            hidden_states=hidden_states,
+            during=lambda: Rules(rule, bias, insist=insist),
+        )
+        values = [score.sum() for score in scores(graph.outputs)]
+        places = graph.tensors()
+        ends = [index for index, (kind, *_) in enumerate(places) if kind == "inputs"]
+        found: dict[At, list[Tensor]] = {at: [] for at in places}
+        for value in progress(values, "relevance"):
+            # Kept to the last, so that what went wrong can be asked.
+            back = gradients(value, list(places.values()), again=True)
+            if not usable([back[index] for index in ends], graph):
+                raise ValueError(diagnosis(value, graph, trace.default_stream, purpose))
+            for at, gradient in zip(places, back, strict=True):
+                found[at].append(_kept(at[0], places[at].detach(), gradient))
+        together = torch.stack([value.detach().cpu() for value in values])
+    return _together(graph, together, {at: torch.stack(each) for at, each in found.items()})
+
+
+def _kept(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
+    """Return what is kept of a place: relevances summed over the width, or gradients inside a module."""
+    if kind == "inside":
+        return gradient[0].cpu()
+    relevance = values[0] * gradient[0]
+    if kind == "beside":
+        return relevance.sum().cpu()
+    # How the numbers of an input are summed is the method's business.
+    return relevance.cpu() if kind == "inputs" else relevance.sum(-1).cpu()
+
+
+def _together(graph: Graph, scores: Tensor, found: dict[At, Tensor]) -> Relevances:
+    def rows(kind: str, name: str) -> list[Tensor]:
+        return [tensor for at, tensor in found.items() if at[:2] == (kind, name)]
+
+    beside = {}
+    for stream, blocks in graph.beside.items():
+        sums = [
+            sum((found["beside", stream, block, i] for i in range(len(given))), torch.zeros_like(scores))
+            for block, given in enumerate(blocks)
+        ]
+        beside[stream] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)
+    return Relevances(
+        scores,
+        {name: rows("inputs", name)[0] for name in graph.inputs},
+        {name: torch.stack(rows("states", name), dim=1) for name, each in graph.states.items() if each},
+        beside,
+        {name: rows("heads", name) for name in graph.heads},
+        {
+            name: (torch.cat([one[0].detach().cpu() for one in each]), torch.cat(rows("inside", name), dim=1))
+            for name, each in graph.inside.items()
+        },
+    )
