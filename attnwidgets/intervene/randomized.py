@@ -164,7 +164,9 @@ def _plan(
     stack: str | None,
 ) -> dict[int, str]:
     """Return the part of every parameter that is to be drawn, by the parameter's id."""
-    stacks = _stacks(model)
+    from attnwidgets.tracing.places import stacks as stacks_of
+
+    stacks = stacks_of(model)
     everything = layers == "all" and stack is None and embeddings is not False and head is not False
     if everything and len(stacks) != 1:
         chosen = {id(parameter): "around the blocks" for parameter in model.parameters()}
@@ -191,20 +193,6 @@ def _plan(
             chosen[key] = f"{place.side} {path}"
     _require_real(model, chosen)
     return chosen
-
-
-def _stacks(model: nn.Module) -> dict[str, Any]:
-    """Return the outermost lists of modules that attend, by their names."""
-    from torch import nn
-
-    found: dict[str, Any] = {}
-    for name, module in model.named_modules():
-        inside = any(name.startswith(f"{outer}.") for outer in found)
-        if isinstance(module, nn.ModuleList) and len(module) and not inside:
-            kinds = {type(part).__name__.lower() for part in module[0].modules()}
-            if any("attention" in kind or "attn" in kind for kind in kinds):
-                found[name] = module
-    return found
 
 
 def _stack(model: nn.Module, stacks: dict[str, Any], stack: str | None, layers: Any) -> str:
@@ -250,7 +238,9 @@ def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[in
 
 def _located(model: nn.Module, path: str) -> dict[int, _Place]:
     """Return where every parameter lies, by its id."""
-    others = tuple(f"{other}." for other in _stacks(model) if other != path)
+    from attnwidgets.tracing.places import stacks
+
+    others = tuple(f"{other}." for other in stacks(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))
     start = next(place for place, (name, _) in enumerate(named) if name.startswith(f"{path}."))
     found: dict[int, _Place] = {}

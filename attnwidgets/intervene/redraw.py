@@ -83,7 +83,9 @@ def _twin(
         if parameter is not None:
             # A tied weight is what its first module draws: models are tied after they are initialised.
             drawn = id(parameter) in own and id(parameter) not in twins
-            values = torch.full(parameter.shape, torch.nan, device="cpu" if drawn else "meta")
+            values = torch.full(
+                parameter.shape, torch.nan, device="cpu" if drawn else "meta", dtype=torch.float32
+            )
             registered["_parameters"][name] = nn.Parameter(values, requires_grad=False)
             twins.setdefault(id(parameter), registered["_parameters"][name])
     for name, buffer in registered["_buffers"].items():
@@ -108,4 +110,6 @@ def _of_its_scale(parameter: nn.Parameter, name: str) -> Tensor:
     if not weight.isfinite().all():
         message = f"weight {name!r} holds NaN or infinite values; there is no scale to draw it in."
         raise ValueError(message)
-    return weight.mean() + weight.std(correction=0) * torch.randn(weight.shape)
+    return weight.mean() + weight.std(correction=0) * torch.randn(
+        weight.shape, device="cpu", dtype=torch.float32
+    )

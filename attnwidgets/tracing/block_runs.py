@@ -32,9 +32,16 @@ _lock = threading.RLock()
 
 @dataclass
 class _Kept:
-    """One block of one pass under every layout that may describe it, or under the one that does."""
+    """One block of one pass under every layout that may describe it, or under the one that does.
+
+    Attributes:
+        candidates: The block under every layout that fits.
+        weights: What tells the weights that it ran with from others.
+        proved: The block under the layout that was proved.
+    """
 
     candidates: tuple[Block, ...]
+    weights: tuple[tuple[int, int], ...]
     proved: Block | None = None
 
 
@@ -53,6 +60,11 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
     """
     with _lock:
         kept = _blocks(trace, stream, method)[layer]
+        if kept.weights != _weights(kept.candidates[0].module):
+            raise UnsupportedModelError(
+                f"{method} is not available: the model was changed since it was traced (layer {layer} has "
+                "other weights than then); trace it again, or put them back."
+            )
         if kept.proved is None:
             with torch.no_grad():
                 found = _prove(kept.candidates, layer, method)
@@ -99,6 +111,14 @@ def _structure(block: nn.Module) -> tuple[Any, ...]:
     """Return what makes a block compute something else when it changes: its modules' classes and hooks."""
     hooks = ("_forward_hooks", "_forward_pre_hooks")  # torch tells of them in no other way
     return tuple((type(part), *(len(getattr(part, kind)) for kind in hooks)) for part in block.modules())
+
+
+def _weights(block: nn.Module) -> tuple[tuple[int, int], ...]:
+    """Return what changes when a weight does: where it lies, and how often it was written to."""
+    return tuple(
+        (p.data_ptr(), 0 if p.is_inference() else p._version)  # noqa: SLF001 - torch has no public name for it
+        for p in block.parameters()
+    )
 
 
 def described(trace: Any, stream: str, method: str) -> None:
@@ -168,7 +188,8 @@ def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
                     f"{method} is not available: the model was changed since it was traced (layer {number} "
                     "has other queries than then); trace it again."
                 )
-            blocks.append(_Kept(tuple(_viewed(recorded.model, fits, block, method))))
+            views = tuple(_viewed(recorded.model, fits, block, method))
+            blocks.append(_Kept(views, _weights(views[0].module)))
         _runs.setdefault(trace, {})[stream] = blocks
         return blocks
 

@@ -280,6 +280,18 @@ def test_maps_inside_are_those_of_the_random_model(minilm):
     np.testing.assert_allclose(off, 0.5 / len(random[0]), atol=0.02)
 
 
+@pytest.mark.parametrize("method", ["attention_norm", "alti", "globenc", "value_zeroing"])
+def test_a_map_begun_before_does_not_go_on_with_other_weights(minilm, method):
+    model, tokenizer = minilm
+    text = "The cat sat."
+    expected = aw.explain(aw.trace(model, tokenizer, text), method).values
+    found = aw.explain(aw.trace(model, tokenizer, text), method)
+    found.layer(0)
+    with aw.randomized(model), pytest.raises(ValueError, match=r"trace it again|returns something else"):
+        found.layer(3)
+    np.testing.assert_array_equal(found.values, expected)
+
+
 @pytest.mark.parametrize(
     ("layers", "error", "told"),
     [

@@ -65,6 +65,8 @@ def imports_at_load(path) -> set[str]:
     [
         ("tracing", ("explanations", "views", "export")),
         ("explanations", ("views",)),
+        ("evaluate", ("views", "torch", "transformers")),
+        ("intervene", ("views", "evaluate")),
         ("views", ("tracing.run", "tracing.record", "transformers", "torch")),
     ],
 )
