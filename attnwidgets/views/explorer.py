@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 class Explorer(View):
     """The four views in one output, with a choice of method and unit and the model's predictions.
 
-    Offers attention and rollout of a trace, by token, word and sentence. `methods=` and `units=` restrict
-    it, so that an assignment need not show its answer; `methods=` takes any name of `aw.methods()`.
-    Arguments are those of `View`.
+    Of a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
+    sentence. Attention and rollout are there; another method is computed when it is chosen, layer by layer
+    as layers are opened, and not while a cell is running; what takes long shows how far it is and can be
+    cancelled. Methods that the trace cannot serve are grey, with the reason.
+
+    `methods=` and `units=` restrict it, so that an assignment need not show its answer; it opens with the
+    first method named. `explorer.selection.method = "alti"` chooses from Python. Arguments are those of
+    `View`.
     """
 
     _VIEW = "Explorer"
@@ -40,7 +45,7 @@ def explore(
         model: A model, or the name or folder of one; see `aw.trace`.
         tokenizer: Its tokenizer, or None where `model` is a name.
         text: What to read.
-        methods: Methods offered; empty: attention and rollout.
+        methods: Methods offered, the one it opens with first; empty: every one.
         units: Units offered; empty: all.
         index_base: Whether layers and heads are shown counted from 0 or 1.
         title: Heading.
