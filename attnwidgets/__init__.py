@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnwidgets import evaluate
+    from attnwidgets import evaluate, statistics
     from attnwidgets.demo.models import demo_model
     from attnwidgets.demo.sentiment import demo_texts
     from attnwidgets.explanations import targets
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.randomized import randomized
     from attnwidgets.tracing.given import from_attentions
+    from attnwidgets.statistics.head_statistics import head_statistics
+    from attnwidgets.statistics.induction import induction_score
+    from attnwidgets.statistics.retrieval import retrieval_score
     from attnwidgets.tracing.module_trace import trace_module
     from attnwidgets.tracing.run import trace
     from attnwidgets.tracing.trace import Trace
@@ -102,6 +105,9 @@ _HOMES = {
     "randomized": "intervene.randomized",
     "MixingMap": "explanations.mixing_map",
     "ContributionGraph": "explanations.graph",
+    "head_statistics": "statistics.head_statistics",
+    "induction_score": "statistics.induction",
+    "retrieval_score": "statistics.retrieval",
     "Attributions": "explanations.attributions",
     "Heatmap": "views.heatmap",
     "HeadGrid": "views.head_grid",
@@ -148,7 +154,9 @@ __all__ = [
     "hidden_token_attribution",
     "input_x_gradient",
     "integrated_gradients",
+    "head_statistics",
     "link",
+    "induction_score",
     "load",
     "lrp",
     "methods",
@@ -159,10 +167,12 @@ __all__ = [
     "rollout",
     "saliency",
     "shapley_sampling",
+    "retrieval_score",
     "signed_attention",
     "targets",
     "to_html",
     "trace",
+    "statistics",
     "trace_module",
     "value_zeroing",
 ]
@@ -175,6 +185,7 @@ _MODULES = {
 }
 
 
+    "statistics": "statistics",
 def __getattr__(name: str) -> Any:
     """Load a public name on first use."""
     if name in _MODULES:

@@ -261,7 +261,10 @@ class Explanation(ABC):
 
 _TEXT_SHOWN = 60
 # Kinds that register themselves outside this package.
-_ELSEWHERE = {"Scorecard": "attnwidgets.evaluate.scorecard"}
+_ELSEWHERE = {
+    "Scorecard": "attnwidgets.evaluate.scorecard",
+    "HeadStatistics": "attnwidgets.statistics.table",
+}
 
 
 def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explanation:

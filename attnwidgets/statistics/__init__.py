@@ -1,0 +1,43 @@
+"""What heads do, in numbers: `aw.head_statistics` and its statistics, each a function of a trace or a map."""
+
+from __future__ import annotations
+
+from attnwidgets.statistics.entropies import cls_entropy, entropy, relative_entropy
+from attnwidgets.statistics.head_statistics import head_statistics
+from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
+from attnwidgets.statistics.masses import other_sentences, other_text, separators, special_tokens
+from attnwidgets.statistics.places import diagonal, first_token, mean_distance, next_token, previous_token
+from attnwidgets.statistics.retrieval import copied_share, retrieval_score
+from attnwidgets.statistics.sinks import Sink, attention_sinks, inner_sink, sink_importance, sink_rate
+from attnwidgets.statistics.statistic import Statistic, statistics
+from attnwidgets.statistics.table import HeadStatistics, RankedHead
+
+__all__ = [
+    "HeadStatistics",
+    "RankedHead",
+    "Sink",
+    "Statistic",
+    "attention_sinks",
+    "cls_entropy",
+    "copied_share",
+    "diagonal",
+    "entropy",
+    "first_token",
+    "head_statistics",
+    "induction_score",
+    "inner_sink",
+    "mean_distance",
+    "next_token",
+    "other_sentences",
+    "other_text",
+    "prefix_matching",
+    "previous_token",
+    "relative_entropy",
+    "repeated_tokens",
+    "retrieval_score",
+    "separators",
+    "sink_importance",
+    "sink_rate",
+    "special_tokens",
+    "statistics",
+]
