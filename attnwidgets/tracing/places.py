@@ -57,6 +57,18 @@ def _block_of(attention: str, own: set[str], elements: set[str]) -> str | None:
     return None
 
 
+def stacks(model: nn.Module) -> dict[str, nn.ModuleList]:
+    """Return the outermost lists of modules that attend, by their names."""
+    found: dict[str, nn.ModuleList] = {}
+    for name, module in model.named_modules():
+        inside = any(name.startswith(f"{outer}.") for outer in found)
+        if isinstance(module, nn.ModuleList) and len(module) and not inside:
+            kinds = {type(part).__name__.lower() for part in module[0].modules()}
+            if any("attention" in kind or "attn" in kind for kind in kinds):
+                found[name] = module
+    return found
+
+
 def recorded(trace: Trace) -> bool:
     """Return whether every layer's attention passes through the recording function."""
     return all(
