@@ -128,7 +128,7 @@ FAMILIES: dict[str, Family] = {
     "Whisper": _written(tiny._whisper, audio=noise(1, 8, 40)),
     "ViT": Family(tiny.IMAGE["ViT"], {"image": noise(3, 24, 24)}),
     "DINOv2 with registers": Family(tiny.IMAGE["DINOv2 with registers"], {"image": noise(3, 28, 28)}),
-    "wav2vec 2.0": Family(tiny._wav2vec2, {"audio": noise(300)}),
+    "wav2vec 2.0": Family(tiny._wav2vec2, {"audio": noise(120)}),
 }
 
 # Families whose blocks are described like one of the above, or by lines of their own.
@@ -177,7 +177,7 @@ MORE: dict[str, Family] = {
     "CLIP text": Family(_clip_text),
     "CLIP vision": _image("CLIPVision"),
     "SigLIP vision": _image("SiglipVision"),
-    "HuBERT": Family(_hubert, {"audio": noise(300)}),
+    "HuBERT": Family(_hubert, {"audio": noise(120)}),
 }
 
 # Outside transformers' attention interface: what they return themselves is all there is.

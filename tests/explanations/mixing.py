@@ -1,0 +1,91 @@
+"""Every way to make a map of context mixing, taken from the registry, and the traces it is tried on."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from attnwidgets.explanations.registry import explain, methods
+from tests.tracing.families import FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attnwidgets.explanations.mixing_map import MixingMap
+
+# What is tried of a method beside its defaults; a method that is new is tried with its defaults.
+_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "alti": [{"distance": "l2"}, {"rolled_out": True}, {"after": "norm2"}, {"compat": "authors"}],
+    "attention_norm": [
+        *({"variant": variant} for variant in ("res", "res_ln", "enc")),
+        {"per_head": True},
+        {"variant": "res_ln", "normalize": "row"},
+    ],
+    "globenc": [{"normalize": "row"}],
+    "hidden_token_attribution": [{"scope": "local", "normalize": False}],
+    "rollout": [{"residual": None}, {"start_layer": 1}],
+    "value_zeroing": [{"distance": "euclidean"}, {"normalize": False}],
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A method with options."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
+
+    def __call__(self, trace: Any, stream: str | None = None) -> MixingMap:
+        """Return the map, not computed yet."""
+        found: MixingMap = explain(trace, self.name, stream=stream, **self.options)
+        return found
+
+
+def ways(*, all_options: bool = True) -> list[Way]:
+    """Return every registered method of this package that returns a map, with each of its options to try."""
+    maps = [
+        method
+        for method in methods()
+        if method.kind == "map" and method.function.__module__.startswith("attnwidgets.")
+    ]
+    return [
+        Way(method.name, options)
+        for method in maps
+        for options in [{}, *(_OPTIONS.get(method.name, []) if all_options else [])]
+    ]
+
+
+@functools.cache
+def traced(family: str, dtype: torch.dtype = torch.float32) -> Any:
+    """Return the trace of a family's tiny model, made once; nothing may change its model."""
+    return FAMILIES[family].traced(dtype)
+
+
+def served(trace: Any, way: Way) -> list[str]:
+    """Return the streams of a trace that a way serves."""
+    return [stream for stream in trace.streams if _serves(trace, way, stream)]
+
+
+def _serves(trace: Any, way: Way, stream: str) -> bool:
+    if methods()[way.name].refusal(trace, stream):
+        return False
+    # Options may narrow what the method serves; nothing is computed yet.
+    if way.options:
+        try:
+            way(trace, stream)
+        except ValueError:
+            return False
+    return True
+
+
+def apart(found: Any, expected: Any) -> float:
+    """Return the largest difference relative to the largest number."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
