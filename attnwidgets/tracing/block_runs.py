@@ -82,7 +82,7 @@ def _prove(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
     """Return the block under the layout that recomputes its output best, if that is good enough."""
     module = candidates[0].module
     known = _proved.get(module)
-    structure = _structure(module)
+    structure = structure_of(module)
     if known is not None and known[1] == structure:
         again = next((block for block in candidates if block.layout == known[0]), None)
         if again is not None:
@@ -107,7 +107,7 @@ def _off(block: Block) -> float:
         return float("inf")
 
 
-def _structure(block: nn.Module) -> tuple[Any, ...]:
+def structure_of(block: nn.Module) -> tuple[Any, ...]:
     """Return what makes a block compute something else when it changes: its modules' classes and hooks."""
     hooks = ("_forward_hooks", "_forward_pre_hooks")  # torch tells of them in no other way
     return tuple((type(part), *(len(getattr(part, kind)) for kind in hooks)) for part in block.modules())

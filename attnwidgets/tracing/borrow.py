@@ -102,24 +102,30 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
         for lock in (_lock_of(config) for config in sorted(configs_of(model) or [model], key=id)):
             stack.enter_context(lock)
         training = [module.training for module in modules]
-        hooks = [[dict(getattr(module, kind)) for kind in _HOOKS] for module in modules]
+        hooks = [dict(table) if table else None for table in _hook_tables(modules)]
         capturing = [_CAPTURING in vars(module) for module in modules]
         stack.enter_context(torch.no_grad())
         if any(getattr(module, "_compiled_call_impl", None) is not None for module in modules):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
-            model.eval()
+            if any(training):
+                model.eval()
             yield model
         finally:
-            for module, mode, kept, captured in zip(modules, training, hooks, capturing, strict=True):
-                module.training = mode
-                for kind, entries in zip(_HOOKS, kept, strict=True):
-                    now = getattr(module, kind)
-                    if len(now) != len(entries):
-                        now.clear()
-                        now.update(entries)
+            for module, mode, captured in zip(modules, training, capturing, strict=True):
+                if module.training != mode:
+                    module.training = mode
                 if not captured and _CAPTURING in vars(module):
                     delattr(module, _CAPTURING)
+            for now, entries in zip(_hook_tables(modules), hooks, strict=True):
+                if len(now) != len(entries or ()):
+                    now.clear()
+                    now.update(entries or {})
+
+
+def _hook_tables(modules: list[nn.Module]) -> list[dict[int, Any]]:
+    """Return the tables of hooks of some modules, one for each kind."""
+    return [getattr(module, kind) for module in modules for kind in _HOOKS]
 
 
 @contextmanager

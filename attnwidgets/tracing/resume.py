@@ -1,8 +1,8 @@
 """Finish a described block from another attention output: the closed form of zeroing values.
 
 What attention adds to a token is a sum over keys and heads, so taking some keys' values away is a
-subtraction; only the rest of the block is computed again, and only for tokens that read those keys at all. Most
-of that rest is linear as well (`tail.py`).
+subtraction; only the rest of the block is computed again, and only for tokens that read those keys at all.
+Most of that rest is linear as well (`tail.py`).
 """
 
 from __future__ import annotations
@@ -63,12 +63,15 @@ class Resumed:
         matrix, _ = block.projection
         self._matrix = matrix.reshape(block.n_heads, -1, matrix.shape[-1])
         self._values = block.head_values()
-        self._attended = block.attended()
         self.read = (self._weights != 0).any(dim=0)
 
     @property
     def _width(self) -> int:
         return self._matrix.shape[-1]
+
+    @cached_property
+    def _attended(self) -> Tensor:
+        return self._block.attended()
 
     @cached_property
     def _tail(self) -> Tail | None:
@@ -96,7 +99,7 @@ class Resumed:
             ends.append((min(first[keys]), max(stop[keys])) if keys else (0, 0))
         numbers = 4 * self._width if self._tail is not None else self._numbers
         budget = _CACHE_BYTES if self.read.device.type == "cpu" else _DEVICE_BYTES
-        fitting = budget // (numbers * self._attended.element_size())
+        fitting = budget // (numbers * self._matrix.element_size())
         together = []
         begin = 0
         while begin < len(spans):
