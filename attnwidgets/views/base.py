@@ -132,17 +132,7 @@ class View(anywidget.AnyWidget):
             store = _STORES[self._trace_id] = TileStore()
         store.acquire(self._holder)
         selection = _still_open(_SELECTIONS, self._trace_id)
-        layer = self._wanted["layer"]
-        if layer is None and selection is not None:
-            layer = selection.layer
-        keys = store.register(
-            self._explanations,
-            self._holder,
-            units=self._options["units"],
-            first=(layer, self._wanted["head"]),
-            menu=self._menu,
-        )
-        self._keys = frozenset(keys)
+        keys = self._register(store, selection)
         stream = main.stream or "self"
         base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
         if fixed:
@@ -174,6 +164,25 @@ class View(anywidget.AnyWidget):
         if selection.head == "-" and base.heads is not None:
             selection.head = base.heads[0]
         return {"store": store, "selection": selection}
+
+    def _register(self, store: TileStore, selection: Selection | None) -> list[str]:
+        """Make known what this view shows and offers; return its method keys."""
+        layer = self._wanted["layer"]
+        if layer is None and selection is not None:
+            layer = selection.layer
+        try:
+            keys = store.register(
+                self._explanations,
+                self._holder,
+                units=self._options["units"],
+                first=(layer, self._wanted["head"]),
+                menu=self._menu,
+            )
+        except BaseException:  # the method's own error, or an interrupt while it computes
+            store.release(self._holder)
+            raise
+        self._keys = frozenset(keys)
+        return keys
 
     @property
     def name(self) -> str:

@@ -28,12 +28,10 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
         described.append(source.describe(query, key))
     provenance = dict(getattr(sources[0].explanation, "provenance", {}))
     predictions = (predictions_of(source.explanation) for source in sources)
-    warnings = dict.fromkeys(str(getattr(source.explanation, "warning", "") or "") for source in sources)
     return {
         "version": 1,
         "model": model_name(str(provenance.get("model", "") or "")),
         "text": str(provenance.get("text", "") or ""),
-        "warning": "; ".join(filter(None, warnings)),
         "axes": axes,
         "sources": described,
         "methods": [entry.describe(key) for key, entry in menu.items()],

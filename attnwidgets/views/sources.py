@@ -137,6 +137,7 @@ class Source:
             "stochastic": self.stochastic,
             "kind": "attributions" if self.attributions else "map",
             "note": self._note(),
+            "warning": str(getattr(self.explanation, "warning", "") or ""),
         }
 
     def _note(self) -> str:

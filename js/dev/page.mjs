@@ -144,7 +144,6 @@ const header = {
   version: 1,
   model: "made-up model",
   text: labels.join(" "),
-  warning: "",
   axes: { token: axis },
   sources: [
     {
@@ -162,8 +161,11 @@ const header = {
       stochastic: !signed,
       kind: "map",
       note: "",
+      warning: "",
+      computed: null,
     },
   ],
+  methods: [],
   thumbs: [
     { source, rows: side, cols: side, gamma: 0.5, signed, scale: scales, offset: all.length, length: sheet.length },
   ],

@@ -275,8 +275,11 @@ export function createTiles(): TileStore {
       if (chosen?.source === msg.source) chosen.done();
     } else if (msg.kind === "cancelled") {
       if (mine && !msg.superseded) stopped.add(mine.key);
-    } else if (msg.kind === "error") problem = String(msg.message);
-    else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
+    } else if (msg.kind === "error") {
+      problem = String(msg.message);
+      // The menu that would say it is closed by now.
+      if (mine?.ask.kind === "method") status = { state: "ok", message: `${mine.ask.source}: ${problem}` };
+    } else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
     if (mine) {
       settle(mine, problem);
     } else {
@@ -332,6 +335,7 @@ export function createTiles(): TileStore {
       stopped.delete(key);
       failures.delete(key);
       chosen = { source, done };
+      if (status.state === "ok") status.message = "";
       if (models[0]?.get("header").sources.some(({ method }) => method === source)) done();
       else want({ kind: "method", source, layer }, "method");
     },

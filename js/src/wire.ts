@@ -40,6 +40,8 @@ export interface Source {
   kind: "map" | "attributions";
   /** What was done, in words ("sum over key pieces, mean over query pieces"). */
   note: string;
+  /** What a reader must know: "512 of 734 tokens", or a property that the method declares and does not have. */
+  warning: string;
 }
 
 /** Head of a tile: a layer's head by number, a reduction over heads by name, or "-" where there is no head axis. */
@@ -96,8 +98,6 @@ export interface Header {
   version: 1;
   model: string;
   text: string;
-  /** Shown in every view when the input was cut: "512 of 734 tokens". */
-  warning: string;
   axes: Record<string, Axis>;
   sources: Source[];
   /** What is not among the sources yet. */

@@ -32,6 +32,7 @@ function source(method: string, unit: string, stream = "self", heads: number[] |
     stochastic: true,
     kind: "map",
     note: "",
+    warning: "",
   };
 }
 

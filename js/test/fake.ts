@@ -18,13 +18,13 @@ export const SOURCE: Source = {
   stochastic: true,
   kind: "map",
   note: "",
+  warning: "",
 };
 
 export const HEADER: Header = {
   version: 1,
   model: "m",
   text: "",
-  warning: "",
   axes: {
     t: {
       unit: "token",

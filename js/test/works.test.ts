@@ -120,6 +120,15 @@ test("a method that was stopped or failed can be chosen again", () => {
   assert.equal(kernel.sent.filter((r) => r.kind === "method").length, 3);
 });
 
+test("an error of a method is said where the reader looks, until the next choice", () => {
+  store.make("alti", 3, () => {});
+  news(kernel.last, 0, 4);
+  kernel.reply({ kind: "error", id: kernel.last.id, message: "too long" });
+  assert.deepEqual(store.status(), { state: "ok", message: "alti: too long" });
+  store.make("zeroing", 3, () => {});
+  assert.equal(store.status().message, "");
+});
+
 test("a kernel that dies while it computes is noticed, and one that is only slow is not given up", () => {
   store.request(ID, 3, "-");
   const asked = kernel.last;

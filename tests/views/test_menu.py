@@ -266,6 +266,39 @@ def test_a_heatmap_computes_the_layer_it_opens_with(given, slow, front):
     assert slow.layers[-1] == 0
 
 
+@pytest.mark.parametrize("error", [ValueError("too long"), KeyboardInterrupt()])
+def test_a_view_that_could_not_be_made_leaves_nothing(given, slow, models, error):
+    trace = given()
+
+    def fail(_layer, _step):
+        raise error
+
+    slow.at_step = fail
+    with pytest.raises(type(error)):
+        aw.Heatmap(slow(trace))
+    with pytest.raises(type(error)):
+        aw.Explorer(trace, methods=["slow"])
+    assert not {"Heatmap", "Explorer", "TileStore", "Selection"} & set(models())
+
+
+def test_a_menu_keeps_to_the_units_of_its_view(given, slow, front):
+    explorer = aw.Explorer(given(), units=["word"])
+    page = front(explorer.store)
+    page.choose("slow", layer=1)
+    assert {source["unit"] for source in explorer.store.header["sources"]} == {"word"}
+    assert page.of(page.tile(2, source="slow/word/self"))[-1] == "tile"
+    assert slow.layers == [1, 2]
+
+
+def test_what_a_reader_must_know_of_one_method_is_not_said_of_another(given, slow):
+    trace = given()
+    marked = slow(trace)
+    vars(marked)["warning"] = "fails: causal"
+    aw.Heatmap(marked)
+    sources = aw.Heatmap(trace).store.header["sources"]
+    assert {s["method"]: s["warning"] for s in sources} == {"slow": "fails: causal", "attention": ""}
+
+
 def test_running_a_cell_again_keeps_what_was_computed(given, slow, front):
     trace = given()
     first = aw.Heatmap(slow(trace))

@@ -189,7 +189,7 @@ def test_a_key_never_comes_to_mean_other_numbers(given):
 
 def test_the_warning_of_a_cut_text_reaches_the_view(minilm):
     long = aw.trace(*minilm, "word " * 600, truncation=True)
-    assert "512" in aw.Explorer(long).store.header["warning"]
+    assert all("512" in source["warning"] for source in aw.Explorer(long).store.header["sources"])
 
 
 @pytest.mark.parametrize(

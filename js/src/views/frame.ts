@@ -51,7 +51,7 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
       put(title, name);
       put(place, where && source.stream !== "self" ? `${source.stream} · ${where}` : where);
       put(note, [source.note, ...notes].filter(Boolean).join(" · "));
-      put(warning, ctx.header().warning);
+      put(warning, source.warning);
       put(status, ctx.tiles.status().message);
       const job = ctx.tiles.job();
       work.hidden = !job;
