@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.chefer import chefer
     from attnwidgets.explanations.conservation import check_conservation
     from attnwidgets.explanations.contribution_graph import contribution_graph
+    from attnwidgets.explanations.decompx import decompx
     from attnwidgets.explanations.direct_logit_attribution import direct_logit_attribution
     from attnwidgets.explanations.globenc import globenc
     from attnwidgets.explanations.graph import ContributionGraph
@@ -87,6 +88,7 @@ _HOMES = {
     "globenc": "explanations.globenc",
     "alti": "explanations.alti",
     "alti_logit": "explanations.alti_logit",
+    "decompx": "explanations.decompx",
     "direct_logit_attribution": "explanations.direct_logit_attribution",
     "contribution_graph": "explanations.contribution_graph",
     "saliency": "explanations.saliency",
@@ -143,6 +145,7 @@ __all__ = [
     "check_conservation",
     "chefer",
     "contribution_graph",
+    "decompx",
     "demo_model",
     "demo_texts",
     "direct_logit_attribution",

@@ -50,24 +50,30 @@ PART_NAMES = {
 """What the parts of a logit are called, by their names in `LogitParts`."""
 
 
+# Row (None for logits [class]) and column of a logit.
+Place = tuple[int | None, int]
+
+
 @dataclass(frozen=True)
-class Wanted:
-    """Logits, or differences of two, and what they are made of.
+class Asked:
+    """Logits, or differences of two.
 
     Attributes:
         stream: The stream that the head reads.
         targets: The targets.
+        places: Where each is among the logits.
         foil: What they are contrasted with, or None.
+        foils: Where that is, for each target; () for none.
         scores: The model's own numbers, one for each target.
-        parts: What they are made of.
         several: Whether a list was asked for.
     """
 
     stream: str
     targets: tuple[Target, ...]
+    places: tuple[Place, ...]
     foil: Target | None
+    foils: tuple[Place, ...]
     scores: tuple[float, ...]
-    parts: LogitParts
     several: bool
 
     @property
@@ -80,6 +86,24 @@ class Wanted:
         """Return one number, or a list of them where a list was asked for."""
         return found.tolist() if self.several else float(found[0])
 
+    def axis(self, sources: TokenAxis) -> TokenAxis:
+        """Return an axis of the targets, to be read beside any unit of `sources`."""
+        unit = next(iter(sources.units))
+        against = "" if self.foil is None else f" rather than {self.foil.label}"
+        labels = [f"{target.label}{against}" for target in self.targets]
+        return TokenAxis.plain(labels, name=unit)
+
+
+@dataclass(frozen=True)
+class Wanted(Asked):
+    """Logits, or differences of two, and what they are made of.
+
+    Attributes:
+        parts: What they are made of.
+    """
+
+    parts: LogitParts
+
     def summary(self) -> dict[str, Any]:
         """Return every part's sum over layers, tokens and heads, by name, and the logit itself."""
         parts = {
@@ -90,18 +114,28 @@ class Wanted:
         }
         return {"logit": list(self.scores) if self.several else self.scores[0], **parts}
 
-    def axis(self, sources: TokenAxis) -> TokenAxis:
-        """Return an axis of the targets, to be read beside any unit of `sources`."""
-        unit = next(iter(sources.units))
-        against = "" if self.foil is None else f" rather than {self.foil.label}"
-        labels = [f"{target.label}{against}" for target in self.targets]
-        return TokenAxis.plain(labels, name=unit)
-
 
 def wanted_logits(
     trace: TraceLike, target: Any, foil: Any, *, method: str, stream: str | None, value_bias: bool
 ) -> Wanted:
     """Return the logits that are meant, with their parts. Runs the model once, unless its blocks are known.
+
+    Raises:
+        ValueError, TypeError, IndexError: see `asked_logits`.
+    """
+    asked = asked_logits(trace, target, foil, method=method, stream=stream)
+    from attnwidgets.tracing.logit_parts import logit_parts
+
+    everything = [*asked.places, *asked.foils]
+    traced = cast("Trace", trace)
+    several = logit_parts(traced, asked.stream, everything, method, value_bias=value_bias)
+    parts = several[: len(asked.places)]
+    parts = parts - several[len(asked.places) :] if asked.foils else parts
+    return Wanted(**vars(asked), parts=parts)
+
+
+def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, stream: str | None) -> Asked:
+    """Return the logits that are meant.
 
     Raises:
         ValueError: Where a target is no single logit, is its own foil, or the model has no head; where its
@@ -135,13 +169,14 @@ def wanted_logits(
         raise ValueError(message)
     targets = resolve_targets(traced, target, method=method, logit=True)
     against = None
-    places = [_place(one) for one in targets]
+    places = tuple(_place(one) for one in targets)
+    foils: tuple[Place, ...] = ()
     if foil is not None:
         against = resolve_target(traced, foil, method=method, name="foil", logit=True, like=targets[0])
-        foils = [
+        foils = tuple(
             _place(resolve_target(traced, foil, method=method, name="foil", logit=True, like=one))
             for one in targets
-        ]
+        )
         same = [one.label for one, place, other in zip(targets, places, foils, strict=True) if place == other]
         if same:
             message = (
@@ -149,26 +184,21 @@ def wanted_logits(
                 "another one, or leave it out."
             )
             raise ValueError(message)
-    from attnwidgets.tracing.logit_parts import logit_parts
-
-    everything = [*places, *(foils if against is not None else ())]
-    several = logit_parts(traced, stream, everything, method, value_bias=value_bias)
-    parts = several[: len(places)]
     scores = [_score(traced, place) for place in places]
-    if against is not None:
-        parts = parts - several[len(places) :]
-        scores = [score - _score(traced, place) for score, place in zip(scores, foils, strict=True)]
-    return Wanted(stream, targets, against, tuple(scores), parts, isinstance(target, (list, tuple)))
+    for number, place in enumerate(foils):
+        scores[number] -= _score(traced, place)
+    several = isinstance(target, (list, tuple))
+    return Asked(stream, targets, places, against, foils, tuple(scores), several)
 
 
-def _place(target: Target) -> tuple[int | None, int]:
+def _place(target: Target) -> Place:
     if target.index is None:  # refused by resolve_target already
         message = f"{target.label!r} is not one logit."
         raise ValueError(message)
     return target.position, target.index
 
 
-def _score(trace: Trace, place: tuple[int | None, int]) -> float:
+def _score(trace: Trace, place: Place) -> float:
     position, index = place
     logits = trace.logits
     if logits is None:

@@ -182,6 +182,11 @@ class MixingMap(Layered):
         made._set(_base=self if by_layer else None)
         return made
 
+    @property
+    def map(self) -> MixingMap:
+        """This map: what a method says of every layer is its `.map`, with or without a number explained."""
+        return self
+
     # Verbs
 
     def select(self, layer: Index = None, head: Index = None) -> MixingMap:

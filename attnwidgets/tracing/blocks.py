@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,7 @@ from attnwidgets.tracing.layouts import LAYOUTS, Layout
 from attnwidgets.tracing.modules import Norm, is_norm, read_affine, read_norm, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor, nn
 
@@ -245,6 +246,17 @@ class Block:
                 f"{layout.value}. {WITHOUT}"
             )
         return matrix, bias
+
+
+def require_chain(blocks: Sequence[Block], method: str) -> None:
+    """Raise UnsupportedModelError unless every block reads what the one before returned."""
+    for number, (before, after) in enumerate(pairwise(blocks)):
+        apart = (after.hidden - before.output).norm()
+        if not apart <= tolerance(before.call.query.dtype) * before.output.norm():
+            raise UnsupportedModelError(
+                f"{method} is not available: layer {number + 1} does not read what layer {number} returned; "
+                f"something that is not described lies between them. {WITHOUT}"
+            )
 
 
 def fitting(model: nn.Module, name: str) -> Iterator[tuple[Layout, str, nn.Module]]:

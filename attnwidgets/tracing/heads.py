@@ -7,7 +7,6 @@ proved by computing the logits of the trace again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,11 +15,10 @@ from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.block_runs import block_of
 from attnwidgets.tracing.blocks import tolerance
 from attnwidgets.tracing.borrow import borrowed, unwrap
-from attnwidgets.tracing.modules import Norm
-from attnwidgets.tracing.steps import FUNCTIONS, Affine, Pointwise, Scale, Step, read_steps
+from attnwidgets.tracing.steps import FUNCTIONS, Pointwise, Scale, Step, read_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from torch import Tensor, nn
 
@@ -159,57 +157,6 @@ class Head:
             state = step(state)
         return state[0]
 
-    @cached_property
-    def unembedding(self) -> Unembedding:
-        """The head as a final norm and one projection.
-
-        Raises:
-            UnsupportedModelError: If there is more to it.
-        """
-        norm = self.steps[0] if isinstance(self.steps[0], Norm) else None
-        steps = self.steps if norm is None else self.steps[1:]
-        if not isinstance(steps[0], Affine) or not all(
-            isinstance(step, (Scale, Pointwise)) for step in steps[1:]
-        ):
-            raise UnsupportedModelError(
-                f"the head of {self.layout.family} is more than a final norm and a projection to the "
-                "vocabulary."
-            )
-        return Unembedding(norm, steps[0], steps[1:])
-
-
-@dataclass(frozen=True)
-class Unembedding:
-    """logits = after(projection(norm(x))).
-
-    Args:
-        norm: The final norm, or None.
-        projection: [dim, vocabulary].
-        after: What is done to logits one by one: a scale, a soft cap; mostly nothing.
-    """
-
-    norm: Norm | None
-    projection: Affine
-    after: tuple[Step, ...]
-
-    def columns(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-        """Return some tokens' columns [dim, target] of the projection, and their biases [target]."""
-        chosen = list(indices)
-        bias = self.projection.bias
-        return self.projection.matrix[:, chosen], None if bias is None else bias[chosen]
-
-    def slope(self, raw: Tensor) -> Tensor:
-        """Return by what `after` multiplies logits that were `raw` before it, a cap taken as a slope."""
-        done = raw
-        for step in self.after:
-            done = step(done)
-        return torch.where(raw == 0, torch.ones_like(raw), done / raw)
-
-
-def has_head(trace: Trace) -> bool:
-    """Return whether a trace's model has logits to explain."""
-    return trace.model is not None and trace.logits is not None
-
 
 def head_of(trace: Trace, stream: str, method: str, position: int | None) -> Head:
     """Return the head that reads a stream, proved on the logits of one position.
@@ -248,7 +195,7 @@ def head_of(trace: Trace, stream: str, method: str, position: int | None) -> Hea
                 return head
     raise UnsupportedModelError(
         f"{method} is not available: no description of a head gives the logits of {type(model).__name__}. "
-        "Its maps need none: load the model without its head (AutoModel)."
+        "Maps need none: trace the model without its head, aw.trace(model.base_model, ...)."
     )
 
 

@@ -8,14 +8,13 @@ way: nothing of size [query, key, dim] is made, and only the tokens that the hea
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError, attention_weights, repeat_heads
 from attnwidgets.tracing.block_runs import block_of
-from attnwidgets.tracing.blocks import WITHOUT, Block, tolerance
+from attnwidgets.tracing.blocks import WITHOUT, Block, require_chain
 from attnwidgets.tracing.heads import Head, head_of
 from attnwidgets.tracing.steps import Affine, Gated, Pointwise, Scale, Step
 
@@ -100,21 +99,11 @@ def logit_parts(
         indices = list(dict.fromkeys(index for other, index in wanted if other == position))
         head = head_of(trace, stream, method, position)
         blocks = [block_of(trace, number, stream, method) for number in range(trace.n_layers(stream))]
-        _require_chain(blocks, method)
+        require_chain(blocks, method)
         with torch.no_grad():
             together = _parts(blocks, head, position, indices, value_bias=value_bias)
         found |= {(position, index): together[[place]] for place, index in enumerate(indices)}
     return LogitParts.join([found[place] for place in wanted])
-
-
-def _require_chain(blocks: Sequence[Block], method: str) -> None:
-    for number, (before, after) in enumerate(pairwise(blocks)):
-        apart = (after.hidden - before.output).norm()
-        if not apart <= tolerance(before.call.query.dtype) * before.output.norm():
-            raise UnsupportedModelError(
-                f"{method} is not available: layer {number + 1} does not read what layer {number} returned; "
-                f"something that is not described lies between them. {WITHOUT}"
-            )
 
 
 def _parts(

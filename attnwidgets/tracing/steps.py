@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.modules import Norm, is_norm, read_affine, read_norm
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from torch import Tensor
-
-    Function = Callable[[Tensor], Tensor]
+Function = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,8 @@ class Gated:
 
 
 Step = Affine | Scale | Pointwise | Gated | Norm
+# What a step may be found as: a module, a function of every component, a vector or a number that scales.
+Found = nn.Module | Tensor | float | Function | None
 
 
 @dataclass(frozen=True)
@@ -117,13 +114,13 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-def read_steps(modules: Iterable[nn.Module | Function], width: int, like: Tensor) -> tuple[Step, ...]:
+def read_steps(found: Iterable[Found], width: int, like: Tensor) -> tuple[Step, ...]:
     """Return what modules do one after another.
 
     Whether it is all they do is for the caller to prove, on numbers.
 
     Args:
-        modules: Modules, or functions of every component.
+        found: Modules, functions of every component, vectors or numbers that scale; None does nothing.
         width: Size of what the first one reads.
         like: A tensor whose dtype and device parameters are given.
 
@@ -131,8 +128,8 @@ def read_steps(modules: Iterable[nn.Module | Function], width: int, like: Tensor
         UnsupportedModelError: If a module of several others is not described; the message names its class.
     """
     steps: list[Step] = []
-    for module in modules:
-        for step in _read(module, width, like):
+    for part in found:
+        for step in _read(part, width, like):
             steps.append(step)
             if isinstance(step, Affine):
                 width = step.matrix.shape[1]
@@ -141,11 +138,13 @@ def read_steps(modules: Iterable[nn.Module | Function], width: int, like: Tensor
     return tuple(steps)
 
 
-def _read(module: nn.Module | Function, width: int, like: Tensor) -> Iterator[Step]:
-    if not isinstance(module, nn.Module):
-        yield Pointwise(module)
-    elif isinstance(module, (nn.Identity, nn.Dropout)):
+def _read(module: Found, width: int, like: Tensor) -> Iterator[Step]:
+    if module is None or isinstance(module, (nn.Identity, nn.Dropout)):
         return
+    if isinstance(module, (Tensor, float, int)):
+        yield Scale(torch.as_tensor(module, dtype=like.dtype, device=like.device).detach())
+    elif not isinstance(module, nn.Module):
+        yield Pointwise(module)
     elif is_norm(module):
         norm = read_norm(module, width, like)
         if norm is not None:
