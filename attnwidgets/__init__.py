@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attnwidgets import evaluate, statistics
     from attnwidgets.demo.models import demo_model
     from attnwidgets.demo.sentiment import demo_texts
+    from attnwidgets.evaluate.agreement import agreement
     from attnwidgets.explanations import targets
     from attnwidgets.explanations.alti import alti
     from attnwidgets.explanations.alti_logit import alti_logit
@@ -105,8 +106,8 @@ _HOMES = {
     "register": "explanations.user_methods",
     "check": "explanations.user_methods",
     "randomized": "intervene.randomized",
-    "MixingMap": "explanations.mixing_map",
-    "ContributionGraph": "explanations.graph",
+    "SAE": "sae.sae",
+    "agreement": "evaluate.agreement",
     "head_statistics": "statistics.head_statistics",
     "induction_score": "statistics.induction",
     "retrieval_score": "statistics.retrieval",
@@ -140,6 +141,7 @@ __all__ = [
     "alti_logit",
     "attention",
     "attention_flow",
+    "agreement",
     "attention_norm",
     "check",
     "check_conservation",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attnwidgets.evaluate.agreement import agreement
+from attnwidgets.evaluate.agreement_matrix import Agreement
 from attnwidgets.evaluate.combining import averaged, beside
 from attnwidgets.evaluate.cue_contribution import cue_contribution
 from attnwidgets.evaluate.example_scores import example_scores
@@ -9,7 +11,9 @@ from attnwidgets.evaluate.ranking import average_precision, expected_average_pre
 from attnwidgets.evaluate.scorecard import Scorecard
 
 __all__ = [
+    "Agreement",
     "Scorecard",
+    "agreement",
     "average_precision",
     "averaged",
     "beside",

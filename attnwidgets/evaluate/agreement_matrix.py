@@ -1,0 +1,215 @@
+"""Agreement: how alike explanations rank, every one against every other, as a labelled matrix."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from attnwidgets.explanations.arrays import Array, as_float32, read_only
+from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.selecting import listed
+from attnwidgets.export.labels import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+CAVEAT = (
+    "Agreement says that methods rank the elements of this text alike. It does not say that any of them is "
+    "right: methods that share an ingredient (the attention weights, the size of embeddings, a sink at a "
+    "special token, the position) agree for that reason, and may be wrong together. Disagreement does not "
+    "say which of them to doubt, nor that one is wrong: where several elements say the same, faithful methods "
+    "may choose among them differently. Whether a method is faithful is a question for the model (remove what it "
+    "names and see), not for another method. One text says little of others."
+)
+TITLES = {
+    "spearman": "Spearman's rank correlation",
+    "kendall": "Kendall's tau-b",
+    "top_k": "overlap of the highest",
+}
+_LEFT = "text-align:left;padding:2px 8px;font-weight:normal"
+_CELL = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums"
+# The colours of a scorecard: tinted so little that the notebook's own ink can be read on it.
+_POSITIVE, _NEGATIVE, _STRONGEST = "37,99,235", "217,119,6", 0.5
+
+
+class Agreement(Explanation):
+    """How alike explanations rank their elements [item, item]: symmetric, ones on the diagonal, never NaN.
+
+    Args:
+        values: [item, item]; copied.
+        names: What the items are called.
+        measure: "spearman", "kendall" (-1 to 1, 0 by chance) or "top_k" (0 to 1, see `chance`).
+        k: Of "top_k".
+        n_elements: How many elements were ranked, in the longest row.
+        n_rows: How many rankings it is the mean of.
+        method, unit, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where the matrix does not fit the names.
+    """
+
+    kind = "Agreement"
+    names: tuple[str, ...]
+    measure: str
+    k: int | None
+    n_elements: int
+    n_rows: int
+    _exact: NDArray[np.float64]
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        names: Sequence[str],
+        measure: str,
+        k: int | None = None,
+        n_elements: int,
+        n_rows: int = 1,
+        unit: str = "token",
+        method: str = "agreement",
+        **common: Any,
+    ) -> None:
+        array = np.array(values, dtype=np.float64)
+        if array.shape != (len(names), len(names)) or not np.isfinite(array).all():
+            message = (
+                f"values has shape {array.shape}; finite numbers [item, item] of {listed(names)} are due."
+            )
+            raise ValueError(message)
+        array.flags.writeable = False
+        self._set_common(unit=unit, method=method, **common)
+        self._set(
+            names=tuple(names),
+            measure=measure,
+            k=k,
+            n_elements=int(n_elements),
+            n_rows=int(n_rows),
+            _exact=array,
+        )
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("item", "item")."""
+        return ("item", "item")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return tuple(self._exact.shape)
+
+    @property
+    def values(self) -> Array:
+        """[item, item] in float32 (read-only); `.matrix` has float64."""
+        return read_only(as_float32(self._exact))
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """[item, item] in float64 (read-only)."""
+        return self._exact
+
+    @property
+    def caveat(self) -> str:
+        """What agreement does and does not show."""
+        return CAVEAT
+
+    @property
+    def chance(self) -> float:
+        """What two unrelated rankings score on average: 0 in correlation, k/n in overlap (longest row)."""
+        return 0.0 if self.k is None else self.k / self.n_elements
+
+    @property
+    def title(self) -> str:
+        """The measure and what it was taken over."""
+        named = TITLES.get(self.measure, self.measure) + (f" {self.k}" if self.k is not None else "")
+        rows = f", mean over {self.n_rows} rows" if self.n_rows > 1 else ""
+        return f"{named} of {self.n_elements} {self.unit}s{rows}"
+
+    def between(self, first: str, second: str) -> float:
+        """Return the agreement of two items by name.
+
+        Raises:
+            KeyError: Where there is no such item; the message lists them.
+        """
+        for name in (first, second):
+            if name not in self.names:
+                message = f"{name!r} is not here; there is {listed(self.names)}."
+                raise KeyError(message)
+        return float(self._exact[self.names.index(first), self.names.index(second)])
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the matrix with names on both sides."""
+        return pandas().DataFrame(self._exact, index=list(self.names), columns=list(self.names))
+
+    def plot(self, title: str | None = None, **_: Any) -> Figure:
+        """Return a matplotlib figure of the matrix, with its numbers."""
+        from attnwidgets.export.drawing import colour_scale, figure_of, heading, ink_on, label_axis, put
+
+        n = len(self.names)
+        figure = figure_of(None, 2.4 + 0.55 * n, 1.6 + 0.45 * n)
+        axes = figure.subplots()
+        signed = self.k is None
+        colours, scale = colour_scale(self._exact, signed=signed, cmap=None, vmin=None, vmax=1.0)
+        image = axes.imshow(self._exact, cmap=colours, norm=scale)
+        for (row, column), value in np.ndenumerate(self._exact):
+            ink = ink_on(colours(scale(value)))
+            put(axes.text, column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=7)
+        label_axis(axes.set_xticks, self.names, rotation=45, ha="right", fontsize=7)
+        label_axis(axes.set_yticks, self.names, fontsize=7)
+        figure.colorbar(image, ax=axes, fraction=0.05)
+        heading(axes, title or self.title)
+        return figure
+
+    def view(self, **_: Any) -> NoReturn:
+        """Raise TypeError: a matrix of agreement has no widget of its own."""
+        message = "an Agreement has no widget; show it as it is (a table), or with .plot()."
+        raise TypeError(message)
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f"<th scope='col' style='{_CELL};font-weight:normal'>{_text(n)}</th>" for n in self.names
+        )
+        rows = "".join(
+            f"<tr><th scope='row' style='{_LEFT}'>{_text(name)}</th>{''.join(map(_cell, values))}</tr>"
+            for name, values in zip(self.names, self._exact, strict=True)
+        )
+        notes = [self.title + (f" (by chance {self.chance:.2f})" if self.k is not None else ""), self.warning]
+        said = "".join(
+            f"<div style='font-size:85%;opacity:.75;max-width:46em'>{_text(note, 900)}</div>"
+            for note in (*notes, self.caveat)
+            if note
+        )
+        return (
+            "<div style='overflow-x:auto'><table style='border-collapse:collapse;margin:0 0 8px'>"
+            f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>{said}</div>"
+        )
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the array."""
+        plain = {name: getattr(self, name) for name in ("measure", "k", "n_elements", "n_rows")}
+        arrays: dict[str, Any] = {"values": self._exact}
+        return self._describe_common() | plain | {"names": list(self.names)}, arrays
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the agreement that `describe` described."""
+        labels = {name: described[name] for name in ("names", "measure", "k", "n_elements", "n_rows")}
+        return cls(arrays["values"], **labels, **restore_common(described))
+
+
+def _cell(value: float) -> str:
+    colour = _POSITIVE if value >= 0 else _NEGATIVE
+    share = min(abs(value), 1.0) * _STRONGEST
+    return f"<td style='{_CELL};background:rgba({colour},{share:.2f})' title='{value:.4f}'>{value:.2f}</td>"
+
+
+def _text(text: str, limit: int = 60) -> str:
+    return html.escape(printable(text, limit), quote=True)
