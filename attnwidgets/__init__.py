@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.randomized import randomized
-    from attnwidgets.tracing.given import from_attentions
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
     from attnwidgets.statistics.retrieval import retrieval_score
+    from attnwidgets.tracing.given import from_attentions
     from attnwidgets.tracing.module_trace import trace_module
     from attnwidgets.tracing.run import trace
     from attnwidgets.tracing.trace import Trace
@@ -138,11 +138,11 @@ __all__ = [
     "TokenStrip",
     "Trace",
     "Unit",
+    "agreement",
     "alti",
     "alti_logit",
     "attention",
     "attention_flow",
-    "agreement",
     "attention_norm",
     "check",
     "check_conservation",
@@ -157,12 +157,12 @@ __all__ = [
     "explore",
     "from_attentions",
     "globenc",
+    "head_statistics",
     "hidden_token_attribution",
+    "induction_score",
     "input_x_gradient",
     "integrated_gradients",
-    "head_statistics",
     "link",
-    "induction_score",
     "load",
     "lrp",
     "methods",
@@ -170,15 +170,15 @@ __all__ = [
     "occlusion",
     "randomized",
     "register",
+    "retrieval_score",
     "rollout",
     "saliency",
     "shapley_sampling",
-    "retrieval_score",
     "signed_attention",
+    "statistics",
     "targets",
     "to_html",
     "trace",
-    "statistics",
     "trace_module",
     "value_zeroing",
 ]
@@ -188,10 +188,10 @@ __all__ = [
 _MODULES = {
     "targets": "explanations.targets",
     "evaluate": "evaluate",
+    "statistics": "statistics",
 }
 
 
-    "statistics": "statistics",
 def __getattr__(name: str) -> Any:
     """Load a public name on first use."""
     if name in _MODULES:
