@@ -24,9 +24,9 @@ CAVEAT = (
     "Agreement says that methods rank the elements of this text alike. It does not say that any of them is "
     "right: methods that share an ingredient (the attention weights, the size of embeddings, a sink at a "
     "special token, the position) agree for that reason, and may be wrong together. Disagreement does not "
-    "say which of them to doubt, nor that one is wrong: where several elements say the same, faithful methods "
-    "may choose among them differently. Whether a method is faithful is a question for the model (remove what it "
-    "names and see), not for another method. One text says little of others."
+    "say which of them to doubt, nor that one is wrong: where several elements say the same, faithful "
+    "methods may choose among them differently. Whether a method is faithful is a question for the model "
+    "(remove what it names and see), not for another method. One text says little of others."
 )
 TITLES = {
     "spearman": "Spearman's rank correlation",
