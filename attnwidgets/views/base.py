@@ -14,7 +14,8 @@ from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
-from attnwidgets.views.offer import check_units, is_trace, offered
+from attnwidgets.views.menu import entries_of, outdated
+from attnwidgets.views.offer import RECORDED, check_units, is_trace, offered
 from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
@@ -183,6 +184,14 @@ class View(anywidget.AnyWidget):
             raise
         self._keys = frozenset(keys)
         return keys
+
+    def follow_registry(self) -> None:
+        """Offer also what was registered since, where this view offers everything; asked after every cell."""
+        if self.comm is None or self._asked_for or not self._menu or not outdated(self._menu, RECORDED):
+            return
+        self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
+        self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
+        self.options = dict(self._options)
 
     @property
     def name(self) -> str:

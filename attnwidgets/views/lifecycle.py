@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 
-class Closable(Protocol):
+class Shown(Protocol):
     """What is tracked."""
 
     def close(self) -> None:
         """End it."""
+
+    def follow_registry(self) -> None:
+        """Take up what a cell may have registered."""
 
 
 class Cells:
@@ -25,10 +28,10 @@ class Cells:
     """
 
     def __init__(self) -> None:
-        self._marks: MutableMapping[Closable, dict[str, str]] = WeakKeyDictionary()
+        self._marks: MutableMapping[Shown, dict[str, str]] = WeakKeyDictionary()
         self._shell: Any = None
 
-    def mark(self, view: Closable) -> None:
+    def mark(self, view: Shown) -> None:
         """Tie a view to the cell that runs now, where there is a notebook with cells."""
         shell = running_shell()
         place = _place(shell)
@@ -39,7 +42,7 @@ class Cells:
             self._shell = shell
         self._marks.setdefault(view, {})[place[0]] = place[1]
 
-    def forget(self, view: Closable) -> None:
+    def forget(self, view: Shown) -> None:
         """Stop tracking a view that was closed."""
         self._marks.pop(view, None)
 
@@ -53,6 +56,8 @@ class Cells:
                 del marks[cell]
                 if not marks:
                     view.close()
+        for view in list(self._marks):
+            view.follow_registry()
 
 
 CELLS = Cells()

@@ -93,10 +93,19 @@ def entries_of(trace: Any, names: Sequence[str], made: Sequence[str]) -> list[En
         names: Names of methods; empty: every one that a view can show.
         made: Names of methods that the view has without them being chosen.
     """
+    found = [Entry(method, trace, _refusal(method, trace)) for method in _listed(names, made)]
+    return sorted(found, key=lambda entry: bool(entry.refusal))
+
+
+def outdated(entries: Sequence[Entry], made: Sequence[str]) -> bool:
+    """Return whether a menu of every method lacks what was registered or checked since."""
+    now = {(method.name, method.function, method.mark) for method in _listed((), made)}
+    return now != {(entry.name, entry.method.function, entry.method.mark) for entry in entries}
+
+
+def _listed(names: Sequence[str], made: Sequence[str]) -> list[Method]:
     from attnwidgets.explanations.registry import methods
 
     table = methods()
     listed = [table[name] for name in names] or list(table)
-    shown = [method for method in listed if method.name not in made and method.returns.startswith(_SHOWN)]
-    found = [Entry(method, trace, _refusal(method, trace)) for method in shown]
-    return sorted(found, key=lambda entry: bool(entry.refusal))
+    return [method for method in listed if method.name not in made and method.returns.startswith(_SHOWN)]

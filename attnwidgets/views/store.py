@@ -112,7 +112,10 @@ class TileStore(SharedModel):
         return keys
 
     def _contents(self) -> list[Any]:
-        return [*self._sources, *((key, entry.refusal) for key, entry in self._menu.items())]
+        return [
+            *self._sources,
+            *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
+        ]
 
     def _hold(self, key: str, holder: str) -> None:
         with self._lock:

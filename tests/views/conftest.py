@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.views import lifecycle
 
 
 def _softmax(shape, seed=0):
@@ -65,3 +66,39 @@ def models():
     from ipywidgets.widgets import widget
 
     return lambda: Counter(type(item).__name__ for item in widget._instances.values())
+
+
+class Notebook:
+    """A shell that runs cells with ids, as a notebook's kernel does."""
+
+    def __init__(self):
+        self.parent = {}
+        self.callbacks = []
+        self.events = self
+        self.runs = 0
+
+    def get_parent(self):
+        return self.parent
+
+    def register(self, event, callback):
+        assert event == "post_run_cell"
+        self.callbacks.append(callback)
+
+    def run(self, cell, function):
+        self.runs += 1
+        self.parent = {"header": {"msg_id": f"run {self.runs}"}, "metadata": {"cellId": cell}}
+        shown = function()
+        if shown is not None:
+            shown._repr_mimebundle_(exclude={"image/png"})
+        for callback in self.callbacks:
+            callback()
+        self.parent = {}
+        return shown
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    shell = Notebook()
+    monkeypatch.setattr(lifecycle, "running_shell", lambda: shell)
+    monkeypatch.setattr(lifecycle.CELLS, "_shell", None)
+    return shell

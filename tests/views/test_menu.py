@@ -351,6 +351,21 @@ def test_attributions_come_with_what_they_say_of_every_layer(given, slow, front)
         registry.remove("why")
 
 
+def test_what_a_later_cell_registers_is_offered_where_everything_is(given, slow, notebook):
+    registry.remove("slow")
+    trace = given()
+    explorer = notebook.run("a", lambda: aw.Explorer(trace))
+    named = notebook.run("b", lambda: aw.Explorer(trace, methods=["attention", "value_zeroing"]))
+    assert "slow" not in offered(explorer.store)
+    notebook.run("c", lambda: registry.put(slow.method()))
+    assert "slow" in offered(explorer.store)
+    assert "slow" in explorer.options["methods"]
+    assert "slow" not in named.options["methods"]
+    notebook.run("d", lambda: registry.put(slow.method(mark="fails: causal")))
+    assert offered(explorer.store)["slow"]["mark"] == "fails: causal"
+    assert slow.layers == []
+
+
 def test_a_function_registered_anew_is_another_method(given, slow, front):
     trace = given()
     first = aw.Explorer(trace)

@@ -8,7 +8,6 @@ import json
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views import lifecycle
 
 VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "Explorer")
 
@@ -132,42 +131,6 @@ def test_a_runtime_closed_by_others_is_made_again(given):
     Widget.close_all()
     view = aw.Heatmap(trace)
     assert None not in (view.runtime.comm, view.store.comm, view.selection.comm)
-
-
-class Notebook:
-    """A shell that runs cells with ids, as a notebook's kernel does."""
-
-    def __init__(self):
-        self.parent = {}
-        self.callbacks = []
-        self.events = self
-        self.runs = 0
-
-    def get_parent(self):
-        return self.parent
-
-    def register(self, event, callback):
-        assert event == "post_run_cell"
-        self.callbacks.append(callback)
-
-    def run(self, cell, function):
-        self.runs += 1
-        self.parent = {"header": {"msg_id": f"run {self.runs}"}, "metadata": {"cellId": cell}}
-        shown = function()
-        if shown is not None:
-            shown._repr_mimebundle_(exclude={"image/png"})
-        for callback in self.callbacks:
-            callback()
-        self.parent = {}
-        return shown
-
-
-@pytest.fixture
-def notebook(monkeypatch):
-    shell = Notebook()
-    monkeypatch.setattr(lifecycle, "running_shell", lambda: shell)
-    monkeypatch.setattr(lifecycle.CELLS, "_shell", None)
-    return shell
 
 
 def test_running_a_cell_ten_times_leaks_no_models(given, models, notebook):

@@ -17,15 +17,16 @@ export interface Menu {
 }
 
 export function createMenu(name: string, signal: AbortSignal, choose: (value: string) => void): Menu {
-  const list = h("div.menu", { role: "listbox", "aria-label": name, hidden: "" });
+  const id = `aw-${Math.random()}-`;
+  const list = h("div.menu", { id, role: "listbox", "aria-label": name, hidden: "" });
   const button = h("button.button", {
     type: "button",
     role: "combobox",
+    "aria-controls": id,
     "aria-label": name,
     "aria-expanded": "false",
   });
   const field = h("span.field.choice", name, button, list);
-  const id = `aw-${Math.random()}-`;
   let items: readonly Item[] = [];
   let drawn = "";
   let chosen = 0;
