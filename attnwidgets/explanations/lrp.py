@@ -110,7 +110,7 @@ def lrp(
             (a ValueError; the message names it).
         ValueError: For an unknown option, stream or unit; where a target must be named; where gradients are
             NaN or all zero (the message names the layer) or cannot be had (inference mode, quantised
-            weights).
+            weights), or the text is too long for the memory there is.
         TypeError: Where `target` names nothing the model returns.
         IndexError: Where there is no such class, token or layer.
 
@@ -124,7 +124,7 @@ def lrp(
     require_choice("precision", precision, ("float32", "model"))
     question = asked(trace, target, foil, "lrp")
     stream = embedding_stream(trace, stream)
-    verdict = _trusted(trace, force=force)
+    verdict = trusted(trace, "lrp", force=force)
 
     from attnwidgets.relevance.propagate import propagate
 
@@ -168,7 +168,7 @@ def lrp(
     return result if unit is None or unit == result.unit else result.to(unit)
 
 
-def _trusted(trace: Trace, *, force: bool) -> Conservation | None:
+def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
     """Return the verdict on a trace's architecture; None for a module, which is tried by its residual.
 
     Raises:
@@ -183,8 +183,8 @@ def _trusted(trace: Trace, *, force: bool) -> Conservation | None:
     verdict = check_conservation(trace)
     if not verdict and not force:
         message = (
-            f"lrp: {verdict.sentence} Its relevances would not mean what they should; force=True computes "
-            "them all the same, and aw.integrated_gradients and aw.value_zeroing need no rules."
+            f"{method}: {verdict.sentence} Its relevances would not mean what they should; force=True "
+            "computes them all the same, and aw.integrated_gradients and aw.value_zeroing need no rules."
         )
         raise UnsupportedModelError(message)
     return verdict

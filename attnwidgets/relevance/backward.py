@@ -97,9 +97,9 @@ def divided(output: Tensor, by: float) -> Tensor:
 def given_to(output: Tensor, part: Tensor) -> Tensor:
     """Return a sum whose relevance goes to `part` of it alone; the rest (a bias) takes none.
 
-    The gradient is multiplied by output / part, and is 0 where that part is 0.
+    The gradient is multiplied by output / part, and is 0 where that part is 0 or a mask is added to it.
     """
     if output.requires_grad:
-        factor = (output.detach() / part).masked_fill_(part == 0, 0.0)
+        factor = (output.detach() / part).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
         output.register_hook(lambda gradient: gradient * factor)
     return output

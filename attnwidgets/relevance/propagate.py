@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from attnwidgets._progress import progress
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
+from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.differentiable import differentiable, gradients
 from attnwidgets.tracing.soundness import diagnosis, usable
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.relevance.rules import Bias, Rule
+    from attnwidgets.sae.site import Site
     from attnwidgets.tracing.differentiable import At, Graph, Place, Precision
     from attnwidgets.tracing.trace import Trace
 
@@ -38,8 +41,8 @@ class Relevances:
         beside: By stream: what its blocks are given beside the hidden states (a decoder's: the encoder's
             states), [target, block].
         heads: By stream and layer: what every head writes, [target, head, token].
-        inside: By name of a module: what it is given, and the gradients there: [..., width] and
-            [target, ..., width].
+        values: By name of a site: what passes it, [token, width], ...
+        gradients: ... and the gradients there, [target, token, width].
     """
 
     scores: Tensor
@@ -47,7 +50,8 @@ class Relevances:
     states: dict[str, Tensor] = field(default_factory=dict)
     beside: dict[str, Tensor] = field(default_factory=dict)
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
-    inside: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    values: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
 
     def total(self, stream: str, layer: int) -> Tensor:
         """Return all relevance where a stream has come to a layer, [target].
@@ -70,7 +74,7 @@ def propagate(
     bias: Bias = "absorb",
     place: Place = "embedding",
     heads: bool = False,
-    inside: Sequence[str] = (),
+    sites: Sequence[Site] = (),
     hidden_states: bool = False,
     precision: Precision = "float32",
     insist: bool = False,
@@ -85,7 +89,7 @@ def propagate(
         bias: See `Rules`.
         place: See `differentiable`.
         heads: Whether what every head writes is kept.
-        inside: Names of modules whose inputs are kept.
+        sites: Places in the model where values and gradients are kept whole.
         hidden_states: Whether the scores read hidden states.
         precision: See `differentiable`.
         insist: See `Rules`.
@@ -94,18 +98,23 @@ def propagate(
         UnsupportedModelError: If the trace has no model, or relevance reaches an operation without a rule.
         ValueError: If gradients cannot be had, are all zero, or are NaN (the message names the layer).
     """
+    passing: dict[str, Tensor] = {}
     with (
         differentiable(trace, purpose, place=place, precision=precision) as run,
         single_activations(run.model),
+        ExitStack() as stack,
     ):
+        for site in sites:
+            from attnwidgets.sae.tap import tapped
+
+            stack.enter_context(tapped(run.model, site, _keeper(passing, site.name)))
         graph = run(
             keep=("heads",) if heads else (),
-            inside=inside,
             hidden_states=hidden_states,
             during=lambda: Rules(rule, bias, insist=insist),
         )
         values = [score.sum() for score in scores(graph.outputs)]
-        places = graph.tensors()
+        places = graph.tensors() | {("sites", name, 0, 0): tensor for name, tensor in passing.items()}
         ends = [index for index, (kind, *_) in enumerate(places) if kind == "inputs"]
         found: dict[At, list[Tensor]] = {at: [] for at in places}
         for value in progress(values, "relevance"):
@@ -116,12 +125,29 @@ def propagate(
             for at, gradient in zip(places, back, strict=True):
                 found[at].append(_kept(at[0], places[at].detach(), gradient))
         together = torch.stack([value.detach().cpu() for value in values])
-    return _together(graph, together, {at: torch.stack(each) for at, each in found.items()})
+    result = _together(graph, together, {at: torch.stack(each) for at, each in found.items()})
+    for site in sites:
+        if site.name not in passing:
+            raise UnsupportedModelError(
+                f"{purpose}: site {site.name!r}: a pass of {type(run.model).__name__} does not reach it"
+            )
+        result.values[site.name] = passing[site.name].detach()[0].cpu()
+        result.gradients[site.name] = torch.stack(found["sites", site.name, 0, 0])
+    return result
+
+
+def _keeper(passing: dict[str, Tensor], name: str) -> Callable[[Tensor], Tensor]:
+    def keep(states: Tensor) -> Tensor:
+        passing[name] = states
+        # A copy goes on, so that nothing done in place changes what was kept.
+        return states.clone()
+
+    return keep
 
 
 def _kept(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
-    """Return what is kept of a place: relevances summed over the width, or gradients inside a module."""
-    if kind == "inside":
+    """Return what is kept of a place: relevances summed over the width, or the gradients of a site."""
+    if kind == "sites":
         return gradient[0].cpu()
     relevance = values[0] * gradient[0]
     if kind == "beside":
@@ -147,8 +173,4 @@ def _together(graph: Graph, scores: Tensor, found: dict[At, Tensor]) -> Relevanc
         {name: torch.stack(rows("states", name), dim=1) for name, each in graph.states.items() if each},
         beside,
         {name: rows("heads", name) for name in graph.heads},
-        {
-            name: (torch.cat([one[0].detach().cpu() for one in each]), torch.cat(rows("inside", name), dim=1))
-            for name, each in graph.inside.items()
-        },
     )

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, implementation, unwrap
 from attnwidgets.tracing.frozen import frozen, require_gradients
-from attnwidgets.tracing.places import block_names, module_named, recorded, word_embeddings
+from attnwidgets.tracing.memory import room_for_graph
+from attnwidgets.tracing.places import block_names, recorded, word_embeddings
 from attnwidgets.tracing.recorder import forward_parameters, recording
 from attnwidgets.tracing.rerun import HALF
-from attnwidgets.tracing.taps import AttentionTaps, BlockTaps, EmbeddingTap, InsideTap
+from attnwidgets.tracing.taps import AttentionTaps, BlockTaps, EmbeddingTap
 from attnwidgets.tracing.trace import RecordedLayer
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ Precision = Literal["float32", "model"]
 """What a half-precision model is computed in."""
 
 At = tuple[str, str, int, int]
-"""Where a tensor stands in a graph: kind, stream (or module), layer, and which of several."""
+"""Where a tensor stands in a graph: kind, stream, layer, and which of several."""
 
 
 @dataclass
@@ -55,7 +56,6 @@ class Graph:
             blocks: the encoder's states), each call with its own copy.
         weights: By stream and layer, attention weights [batch, head, query, key].
         heads: By stream and layer, what each head returned, [batch, head, query, dim].
-        inside: What named modules were given, [..., width] each.
     """
 
     outputs: Any = None
@@ -64,14 +64,13 @@ class Graph:
     beside: dict[str, list[tuple[Tensor, ...]]] = field(default_factory=dict)
     weights: dict[str, list[Tensor]] = field(default_factory=dict)
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
-    inside: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def tensors(self) -> dict[At, Tensor]:
         """Return every tensor of the graph that was kept, by where it stands."""
         found: dict[At, Tensor] = {}
         for name, leaf in self.inputs.items():
             found["inputs", name, 0, 0] = leaf
-        for kind in ("states", "weights", "heads", "inside"):
+        for kind in ("states", "weights", "heads"):
             for name, layers in getattr(self, kind).items():
                 found |= {(kind, name, layer, 0): tensor for layer, tensor in enumerate(layers)}
         for name, blocks in self.beside.items():
@@ -111,7 +110,6 @@ class Runner:
         replace: Mapping[str, Tensor] | None = None,
         *,
         keep: Sequence[Literal["weights", "heads"]] = (),
-        inside: Sequence[str] = (),
         hidden_states: bool = False,
         during: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> Graph:
@@ -121,12 +119,12 @@ class Runner:
             replace: What stands in place of the recorded inputs, by stream, [batch, token, width]; a batch of
                 several runs the trace's other inputs so often.
             keep: What of attention is kept as well.
-            inside: Names of modules whose inputs are kept.
             hidden_states: Whether the outputs hold hidden states.
             during: Makes the context in which the model is called (rules that replace gradients).
 
         Raises:
             UnsupportedModelError: If the model reads nothing that a gradient can reach.
+            ValueError: If the pass does not fit the memory there is.
         """
         replace = dict(replace or {})
         batch = next((len(given) for given in replace.values()), 1)
@@ -145,8 +143,8 @@ class Runner:
             options["use_cache"] = False
         if hidden_states:
             options["output_hidden_states"] = True
-        with ExitStack() as stack:
-            self._tap(stack, graph, inputs, replace, keep, inside)
+        with room_for_graph(self.model, self.trace, self.purpose, batch), ExitStack() as stack:
+            self._tap(stack, graph, inputs, replace, keep)
             stack.enter_context(during())
             graph.outputs = self.trace.call(self.model, inputs, options, self.wide)
         if not graph.inputs:
@@ -174,7 +172,6 @@ class Runner:
         inputs: Mapping[str, Any],
         replace: dict[str, Tensor],
         keep: Sequence[str],
-        inside: Sequence[str],
     ) -> None:
         """Hook up what a pass is asked for; everything is unhooked when `stack` closes."""
         if self.place == "embedding":
@@ -185,11 +182,6 @@ class Runner:
             for module in dict.fromkeys(self.model.get_submodule(name) for name in names):
                 stack.callback(module.register_forward_pre_hook(taps.before, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(taps.after, prepend=True).remove)
-        for name in inside:
-            graph.inside[name] = []
-            stack.callback(
-                module_named(self.model, name).register_forward_pre_hook(InsideTap(graph, name)).remove
-            )
         if recorded(self.trace):
             owner = {
                 layer.call.name: stream

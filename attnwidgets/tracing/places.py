@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from attnwidgets._errors import suggest
 from attnwidgets.tracing.trace import RecordedLayer
 
 if TYPE_CHECKING:
@@ -89,11 +88,3 @@ def word_embeddings(model: nn.Module) -> list[nn.Module]:
         return tables
     # A decoder may hold its own module over the same numbers (BART).
     return [module for module in tables if module.num_embeddings == named.num_embeddings]
-
-
-def module_named(model: nn.Module, name: str) -> nn.Module:
-    """Return a module by its name; ValueError with the nearest name where there is none."""
-    known = [found for found, _ in model.named_modules() if found]
-    if name not in known:
-        raise ValueError(f"{type(model).__name__} has no module {name!r}.{suggest(name, known)}")
-    return model.get_submodule(name)

@@ -89,21 +89,6 @@ class BlockTaps:
 
 
 @dataclass
-class InsideTap:
-    """Keeps what a module is given, on a copy."""
-
-    graph: Graph
-    name: str
-
-    def __call__(self, _: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Keep a module's first argument: a forward pre-hook."""
-        if not args or not isinstance(args[0], Tensor):
-            return None
-        self.graph.inside[self.name].append(args[0])
-        return (args[0].clone(), *args[1:])
-
-
-@dataclass
 class AttentionTaps:
     """Keeps attention weights and what heads return, as they stand in the graph."""
 

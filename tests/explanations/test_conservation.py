@@ -40,7 +40,7 @@ def test_the_target_is_the_score_without_biases() -> None:
             # What the embeddings add comes before the first block.
             if name.endswith("bias") and "embeddings" not in name:
                 parameter.zero_()
-    logits = model(made_up(model)["input_ids"][None]).logits[0, -1]
+        logits = model(made_up(model)["input_ids"][None]).logits[0, -1]
     assert verdict.target == pytest.approx(float(logits[logits.abs().argmax()]), rel=1e-4)
 
 

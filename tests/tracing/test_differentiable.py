@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from attnwidgets.tracing import memory
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.differentiable import differentiable, gradients
 from attnwidgets.tracing.frozen import frozen
 from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.memory import graph_bytes
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
@@ -118,7 +120,7 @@ def test_the_model_comes_back_as_it_was() -> None:
     before = state_of(model)
     found = trace(model, None, IDS)
     with differentiable(found, "test") as run:
-        graph = run(keep=("weights", "heads"), inside=["transformer.h.0.mlp.c_proj"])
+        graph = run(keep=("weights", "heads"))
         gradients(graph.outputs.logits[:, -1, 7], graph.heads["self"])
     assert state_of(model) == before
 
@@ -167,6 +169,31 @@ def test_what_cannot_be_differentiated_is_refused_by_name() -> None:
     given = from_attentions(torch.ones(1, 1, 1, 1), ["a"])
     with pytest.raises(UnsupportedModelError, match="has none"), differentiable(given, "test"):
         pass
-    with differentiable(trace(tiny.build(tiny.TEXT["BERT"]), None, IDS), "test") as run:  # noqa: SIM117 - the run is what raises
-        with pytest.raises(ValueError, match=r"no module 'bert\.encoder\.layer\.7'.*Did you mean"):
-            run(inside=["bert.encoder.layer.7"])
+
+
+def test_a_text_too_long_for_the_memory_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    need = graph_bytes(model, found)
+    # What every token takes; a pair of tokens takes little more of so short a text.
+    assert graph_bytes(model, trace(model, None, IDS * 2)) == pytest.approx(2 * need, rel=0.1)
+    monkeypatch.setattr(memory, "free_bytes", lambda _: need // 2)
+    passes: list[int] = []
+    model.register_forward_pre_hook(lambda *_: passes.append(1))
+    with (
+        differentiable(found, "test") as run,
+        pytest.raises(ValueError, match=r"over 4 tokens .* shorter text"),
+    ):
+        run()
+    assert not passes
+
+
+def test_running_out_of_memory_is_said_in_words() -> None:
+    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+
+    def burst(*_: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    found.model.model.norm.register_forward_pre_hook(burst)
+    with differentiable(found, "test") as run, pytest.raises(ValueError, match="Take a shorter text"):
+        run()
