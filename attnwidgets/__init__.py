@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.randomized import randomized
+    from attnwidgets.sae.sae import SAE
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
     from attnwidgets.statistics.retrieval import retrieval_score
@@ -106,6 +107,7 @@ _HOMES = {
     "register": "explanations.user_methods",
     "check": "explanations.user_methods",
     "randomized": "intervene.randomized",
+    "SAE": "sae.sae",
     "agreement": "evaluate.agreement",
     "head_statistics": "statistics.head_statistics",
     "induction_score": "statistics.induction",
@@ -126,6 +128,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "SAE",
     "Attributions",
     "ContributionGraph",
     "Explorer",

@@ -55,14 +55,14 @@ def save(explanation: Explanation, path: str | Path) -> Path:
     described = {"version": VERSION} | described
     if path.suffix and not path.is_dir():
         text = json.dumps(described, separators=(",", ":"))
-        _write(path, dump_tensors(tensors, metadata={_KEY: text}))
+        write_bytes(path, dump_tensors(tensors, metadata={_KEY: text}))
         return path
     if path.exists() and not (path.is_dir() and (_is_ours(path) or not any(path.iterdir()))):
         message = f"path {str(path)!r} is there and is not a saved explanation; choose another name."
         raise FileExistsError(message)
     path.mkdir(exist_ok=True)
-    _write(path / _TENSORS, dump_tensors(tensors))
-    _write(path / _DESCRIPTION, (json.dumps(described, indent=1) + "\n").encode("ascii"))
+    write_bytes(path / _TENSORS, dump_tensors(tensors))
+    write_bytes(path / _DESCRIPTION, (json.dumps(described, indent=1) + "\n").encode("ascii"))
     return path
 
 
@@ -142,7 +142,7 @@ def _is_ours(folder: Path) -> bool:
     return (folder / _DESCRIPTION).is_file() and (folder / _TENSORS).is_file()
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes) -> None:
     """Write all or nothing: a full disk or an interrupt leaves what was there before."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,0 +1,55 @@
+"""SAEs that are objects of another library already: known by what they hold, never imported for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.sae.formats import dictionary_learning, saelens
+from attnwidgets.sae.sae import SAE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HERE = Path("live object")
+
+
+def from_object(sae: Any) -> SAE:
+    """Return a live `sae_lens.SAE` or dictionary_learning object as an SAE; one of ours as it is.
+
+    Raises:
+        TypeError: If it is none of them.
+        SAEFormatError: If it is of a class that is not supported (a ValueError).
+    """
+    if isinstance(sae, SAE):
+        return sae
+    kind, home = type(sae).__name__, type(sae).__module__.split(".")[0]
+    if hasattr(sae, "cfg") and hasattr(sae, "W_enc") and hasattr(sae, "state_dict"):
+        config = _config(sae.cfg)
+        if "metadata" not in config:
+            config, metadata = saelens.modern(config)
+        else:
+            metadata = config["metadata"] or {}
+        return saelens.from_parts(config, metadata, sae.state_dict(), path=_HERE, origin=f"{home}.{kind}")
+    if hasattr(sae, "dict_size") and hasattr(sae, "activation_dim") and hasattr(sae, "state_dict"):
+        found = dictionary_learning.from_weights(kind, sae.state_dict(), {}, _HERE)
+        if getattr(sae, "apply_b_dec_to_input", False):  # a JumpReLU one that came from SAELens
+            found.apply_b_dec_to_input = True
+        return found
+    raise TypeError(
+        f"sae must be an attnwidgets.SAE, a sae_lens.SAE or a dictionary of dictionary_learning, not {kind}; "
+        "folders and hub ids are opened with aw.SAE.from_pretrained(path)."
+    )
+
+
+def _config(config: Any) -> dict[str, Any]:
+    """Return a configuration object as a dictionary, with its metadata as one."""
+    found: Mapping[str, Any] = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+    plain = dict(found)
+    architecture = getattr(config, "architecture", None)
+    if "architecture" not in plain and architecture is not None:
+        plain["architecture"] = architecture() if callable(architecture) else architecture
+    metadata = plain.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        plain["metadata"] = metadata.to_dict() if hasattr(metadata, "to_dict") else vars(metadata)
+    return plain

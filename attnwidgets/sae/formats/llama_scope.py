@@ -1,0 +1,58 @@
+"""Llama Scope: hyperparams.json and checkpoints/final.safetensors.
+
+JumpReLU with one threshold. The SAE reads states times c = sqrt(d_model) / (their mean norm), which is folded
+into the weights here. The threshold is one of activations in the states' own scale, while those of the folded
+SAE are c times as large: so is the threshold then (He et al. 2024, Llama Scope; SAELens does the same).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnwidgets.sae.formats.files import (
+    SAEFormatError,
+    read_json,
+    read_safetensors,
+    setting,
+    take,
+    widened,
+)
+from attnwidgets.sae.formats.reader import Reader
+from attnwidgets.sae.sae import SAE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CONFIG, _WEIGHTS = "hyperparams.json", "checkpoints/final.safetensors"
+
+
+def _read(folder: Path) -> SAE:
+    path, weights_path = folder / _CONFIG, folder / _WEIGHTS
+    config = read_json(path)
+    site = str(setting(config, "hook_point_in", path))
+    out = config.get("hook_point_out", site)
+    if out != site:
+        raise SAEFormatError(
+            f"{str(path)!r} is a transcoder of Llama Scope (from {site!r} to {out!r}); not supported."
+        )
+    if config.get("act_fn", "jumprelu") != "jumprelu":
+        raise SAEFormatError(f"{str(path)!r}: act_fn {config['act_fn']!r} is not known.")
+    norm = setting(setting(config, "dataset_average_activation_norm", path), "in", path)
+    weights = widened(read_safetensors(weights_path))
+    scale = setting(config, "d_model", path) ** 0.5 / norm
+    return SAE(
+        take(weights, "encoder.weight", weights_path).T,
+        take(weights, "decoder.weight", weights_path).T,
+        take(weights, "decoder.bias", weights_path),
+        take(weights, "encoder.bias", weights_path),
+        architecture="jumprelu",
+        threshold=setting(config, "jump_relu_threshold", path) * scale,
+        apply_b_dec_to_input=False,
+        site=site,
+        model_name="meta-llama/Llama-3.1-8B",
+        metadata={"prepend_bos": True, "context_size": 1024},
+        origin=f"Llama Scope, {folder.name}",
+    ).fold_input_scale(scale)
+
+
+READER = Reader("Llama Scope", (_CONFIG, _WEIGHTS), _read)

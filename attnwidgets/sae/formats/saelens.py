@@ -1,0 +1,242 @@
+"""SAELens: cfg.json and sae_weights.safetensors, of version 6 and older; also the format that is written.
+
+The facts are those of SAELens 6.54 (sae_lens/saes, sae_lens/loading/pretrained_sae_loaders.py).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save as dump_tensors
+
+from attnwidgets.export.archive import write_bytes
+from attnwidgets.sae.formats.files import (
+    SAEFormatError,
+    read_json,
+    read_safetensors,
+    setting,
+    take,
+    widened,
+)
+from attnwidgets.sae.formats.reader import Reader
+from attnwidgets.sae.history import History
+from attnwidgets.sae.normalisation import NORMALISATIONS
+from attnwidgets.sae.sae import ARCHITECTURES, SAE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CONFIG, _WEIGHTS = "cfg.json", "sae_weights.safetensors"
+_SCALER = "activation_scaler.json"
+_OURS = "attnwidgets.safetensors"
+UNFOLDED = "expected_average_only_in"
+"""Key in an SAE's metadata while a constant of its training is not folded in."""
+
+# Names that were given up in version 6.
+_OLD_NAMES = {
+    "hook_point": "hook_name",
+    "hook_point_head_index": "hook_head_index",
+    "activation_fn_str": "activation_fn",
+}
+_REFUSED = {
+    "transcoder": "a transcoder: it writes at another place than it reads",
+    "skip_transcoder": "a transcoder: it writes at another place than it reads",
+    "jumprelu_transcoder": "a transcoder: it writes at another place than it reads",
+    "jumprelu_skip_transcoder": "a transcoder: it writes at another place than it reads",
+    "abstopk": "an AbsTopK SAE, whose features may be negative",
+    "matching_pursuit": "a matching-pursuit SAE, which encodes step by step",
+    "temporal": "a temporal SAE, which reads other tokens too",
+    "batchtopk": "a batch-top-k SAE in training; save it for inference (jumprelu)",
+    "matryoshka_batchtopk": "a matryoshka SAE in training; save it for inference (jumprelu)",
+}
+_WEIGHT_NAMES = ("W_enc", "W_dec", "b_dec", "b_enc", "threshold", "b_gate", "b_mag", "r_mag")
+_DROPPED = ("scaling_factor", "finetuning_scaling_factor")
+# Of the flat configuration of older versions, what version 6 keeps as metadata.
+_METADATA = (
+    "model_name",
+    "hook_name",
+    "hook_name_out",
+    "hook_head_index",
+    "prepend_bos",
+    "exclude_special_tokens",
+    "context_size",
+    "dataset_path",
+    "neuronpedia_id",
+    "model_from_pretrained_kwargs",
+)
+_VERSION = "6.0.0"  # of the format that is written
+
+
+def _read(folder: Path) -> SAE:
+    path = folder / _CONFIG
+    config = read_json(path)
+    metadata = dict(config.get("metadata") or {})
+    if "metadata" not in config:
+        config, metadata = modern(config)
+    return from_parts(
+        config,
+        metadata,
+        read_safetensors(folder / _WEIGHTS),
+        path=path,
+        scale=_scale(folder),
+        extra=_ours(folder),
+        origin=f"SAELens folder {folder.name}",
+    )
+
+
+def modern(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the configuration and the metadata that version 6 would have, of an older one."""
+    new = {_OLD_NAMES.get(name, name): value for name, value in config.items()}
+    kwargs = new.get("activation_fn_kwargs") or {}
+    function = new.get("activation_fn") or "relu"
+    if function == "topk" and kwargs.get("k") is not None:
+        new |= {"architecture": "topk", "k": kwargs["k"]}
+    elif function != "relu":
+        raise SAEFormatError(f"{_CONFIG} names the activation function {function!r}, which is not supported.")
+    if isinstance(new.get("normalize_activations"), bool):
+        new["normalize_activations"] = UNFOLDED if new["normalize_activations"] else "none"
+    new.setdefault("prepend_bos", True)
+    return new, {name: new[name] for name in _METADATA if name in new}
+
+
+def _scale(folder: Path) -> float | None:
+    """Return the constant that a checkpoint in the middle of training keeps beside its weights."""
+    path = folder / _SCALER
+    if not path.is_file():
+        return None
+    scaler = read_json(path)
+    if scaler.get("has_whitening"):
+        raise SAEFormatError(f"{str(path)!r}: whitening of the states is not folded in, and not supported.")
+    return scaler.get("scaling_factor")
+
+
+def _ours(folder: Path) -> dict[str, torch.Tensor]:
+    return read_safetensors(folder / _OURS) if (folder / _OURS).is_file() else {}
+
+
+def from_parts(
+    config: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor],
+    *,
+    path: Path,
+    scale: float | None = None,
+    extra: Mapping[str, torch.Tensor] | None = None,
+    origin: str,
+) -> SAE:
+    """Return the SAE that SAELens' configuration and weights define.
+
+    Raises:
+        SAEFormatError: If they hold what is not supported.
+    """
+    architecture = config.get("architecture") or "standard"
+    if architecture in _REFUSED or metadata.get("hook_name_out"):
+        what = _REFUSED.get(architecture, _REFUSED["transcoder"])
+        raise SAEFormatError(f"{str(path)!r} holds {what} (architecture {architecture!r}); not supported.")
+    if architecture not in ARCHITECTURES:
+        raise SAEFormatError(f"{str(path)!r} names the architecture {architecture!r}, which is not known.")
+    if metadata.get("hook_head_index") is not None:
+        raise SAEFormatError(f"{str(path)!r} holds an SAE of one head (hook_head_index); not supported.")
+    tensors = _plain(weights, path)
+    normalisation = config.get("normalize_activations") or "none"
+    if normalisation == UNFOLDED:
+        metadata, normalisation = {**metadata, UNFOLDED: scale is None}, "none"
+    if normalisation not in NORMALISATIONS:
+        raise SAEFormatError(f"{str(path)!r}: normalize_activations={normalisation!r} is not supported.")
+    own = dict(metadata.get("attnwidgets") or {})
+    hook = metadata.get("hook_name") or metadata.get("hf_hook_name") or ""
+    sae = SAE(
+        take(tensors, "W_enc", path),
+        take(tensors, "W_dec", path),
+        take(tensors, "b_dec", path),
+        **{name: tensors[name] for name in _WEIGHT_NAMES[3:] if name in tensors},
+        architecture=architecture,
+        k=int(setting(config, "k", path)) if architecture == "topk" else None,
+        apply_b_dec_to_input=config.get("apply_b_dec_to_input", True),
+        normalize_activations=normalisation,
+        rescale_acts_by_decoder_norm=bool(config.get("rescale_acts_by_decoder_norm")),
+        centre=bool(own.pop("centre", False)),
+        site=str(hook),
+        model_name=str(metadata.get("model_name") or ""),
+        metadata={name: value for name, value in metadata.items() if name != "attnwidgets"},
+        origin=origin,
+    )
+    for name, size in (("d_in", sae.d_in), ("d_sae", sae.d_sae)):
+        if config.get(name, size) != size:
+            raise SAEFormatError(f"{str(path)!r} says {name}={config[name]}, and the weights say {size}.")
+    if extra and "maxima" in extra:
+        sae.maxima = extra["maxima"].to(sae.dtype)
+    if "history" in own:
+        sae.history = History.from_dict(own["history"])
+    return sae if scale is None else sae.fold_input_scale(scale)
+
+
+def _plain(weights: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
+    """Return the weights without a scale that does nothing; one that does something is refused."""
+    for name in _DROPPED:
+        if name in weights and not torch.allclose(weights[name], torch.ones_like(weights[name])):
+            raise SAEFormatError(f"{str(path)!r}: the SAE has a finetuned scale ({name}); not supported.")
+    kept = {name: tensor for name, tensor in weights.items() if name not in _DROPPED}
+    if unknown := sorted(set(kept) - set(_WEIGHT_NAMES)):
+        raise SAEFormatError(f"{str(path)!r}: the weights hold {', '.join(unknown)}, which are not known.")
+    return widened(kept)
+
+
+def unfolded(sae: SAE) -> bool:
+    """Return whether a constant of an SAE's training is neither in its weights nor known."""
+    return bool(sae.metadata.get(UNFOLDED))
+
+
+READER = Reader("SAELens", (_CONFIG, _WEIGHTS), _read, optional=(_SCALER, _OURS))
+
+
+def write(sae: SAE, path: str | Path) -> Path:
+    """Write an SAE as SAELens 6 does; see `SAE.save_pretrained`."""
+    folder = Path(path)
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(
+            f"path {str(path)!r} lies in a folder that does not exist; make {str(folder.parent)!r} first."
+        )
+    if folder.exists() and not (folder.is_dir() and (READER.fits(folder) or not any(folder.iterdir()))):
+        raise FileExistsError(f"path {str(path)!r} is there and is no saved SAE; choose another name.")
+    folder.mkdir(exist_ok=True)
+    tensors = {name: getattr(sae, name) for name in _WEIGHT_NAMES if getattr(sae, name) is not None}
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(folder / _WEIGHTS, dump_tensors(stored))
+    text = json.dumps(_config(sae), indent=1, ensure_ascii=True)
+    write_bytes(folder / _CONFIG, (text + "\n").encode("ascii"))
+    if sae.maxima is None:
+        (folder / _OURS).unlink(missing_ok=True)
+    else:
+        write_bytes(folder / _OURS, dump_tensors({"maxima": sae.maxima.detach().cpu().contiguous()}))
+    return folder
+
+
+def _config(sae: SAE) -> dict[str, Any]:
+    """Return what cfg.json says of an SAE."""
+    own: dict[str, Any] = {"centre": True} if sae.centre else {}
+    if sae.history is not None:
+        own["history"] = sae.history.to_dict()
+    metadata: dict[str, Any] = {"sae_lens_version": _VERSION, "sae_lens_training_version": None}
+    metadata |= sae.metadata | {"model_name": sae.model_name or None}
+    # A hook has a name of TransformerLens; a module is named as Hugging Face does.
+    metadata |= {"hook_name": sae.site} if "hook_" in sae.site else {"hf_hook_name": sae.site or None}
+    if own:
+        metadata["attnwidgets"] = own
+    config: dict[str, Any] = {
+        "d_in": sae.d_in,
+        "d_sae": sae.d_sae,
+        "dtype": str(sae.dtype).removeprefix("torch."),
+        "device": "cpu",
+        "apply_b_dec_to_input": sae.apply_b_dec_to_input,
+        "normalize_activations": sae.normalize_activations,
+        "reshape_activations": "hook_z" if sae.site.endswith("hook_z") else "none",
+        "metadata": metadata,
+        "architecture": sae.architecture,
+    }
+    if sae.architecture == "topk":
+        config |= {"k": sae.k, "rescale_acts_by_decoder_norm": sae.rescale_acts_by_decoder_norm}
+    return config

@@ -1,0 +1,66 @@
+"""What is measured of an SAE on states: how many features fire, how much they explain, which never do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnwidgets.sae.sae import SAE
+
+_CHUNK = 2**24  # activations that are held at once
+
+
+class Measures:
+    """Sums over states that come in parts.
+
+    The explained variance is 1 - sum ||h - h_hat||^2 / sum ||h - mean(h)||^2.
+    """
+
+    def __init__(self, d_in: int, d_sae: int) -> None:
+        self.tokens = 0
+        self._active = 0
+        self._missed = 0.0
+        self._sum = torch.zeros(d_in, dtype=torch.float64)
+        self._squares = 0.0
+        self.fired = torch.zeros(d_sae, dtype=torch.bool)
+
+    def add(self, h: Tensor, a: Tensor, reconstruction: Tensor) -> None:
+        """Take in states [token, d_in], their activations [token, d_sae] and reconstructions."""
+        h = h.double()
+        self.tokens += len(h)
+        self._active += int((a != 0).sum())
+        self._missed += float((h - reconstruction.double()).square().sum())
+        self._sum += h.sum(dim=0).cpu()
+        self._squares += float(h.square().sum())
+        self.fired |= (a != 0).any(dim=0).cpu()
+
+    @property
+    def l0(self) -> float:
+        """Features that fire on a token, on average."""
+        return self._active / max(self.tokens, 1)
+
+    @property
+    def explained_variance(self) -> float:
+        """The share of the states' variance that is explained: at most 1; the mean state explains 0."""
+        variance = self._squares - float(self._sum.square().sum()) / max(self.tokens, 1)
+        return 1 - self._missed / variance if variance > 0 else float("nan")
+
+    @property
+    def dead(self) -> int:
+        """Features that fired on no token."""
+        return int((~self.fired).sum())
+
+
+@torch.no_grad()
+def measure(sae: SAE, states: Tensor) -> Measures:
+    """Return the measures of an SAE on states [token, d_in], in chunks."""
+    found = Measures(sae.d_in, sae.d_sae)
+    for h in states.split(max(1, _CHUNK // sae.d_sae)):
+        h = h.to(sae.W_enc)  # noqa: PLW2901 - the same states
+        a = sae.encode(h)
+        found.add(h, a, sae.decode(a, h))
+    return found

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from attnwidgets.sae.check import TEXTS, SAEMismatchWarning
+from tests.tracing import tiny
+
+from . import made
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
+
+
+def hidden(model, tokenizer, texts, layer: int) -> torch.Tensor:
+    """States of the tokens that are no special ones, text by text."""
+    found = []
+    for text in texts:
+        ids = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            states = model(**ids, output_hidden_states=True).hidden_states[layer][0]
+        found.append(states[1:-1])
+    return torch.cat(found)
+
+
+def test_the_numbers_are_those_of_a_plain_loop(bert):
+    model, tokenizer = bert
+    sae = made.fitted(model, tokenizer, "blocks.1.hook_resid_post")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checked = sae.check(model, tokenizer, made.TEXTS)
+    h = hidden(model, tokenizer, made.TEXTS, 2).double()
+    a = sae.double().encode(h)
+    missed = (h - sae.decode(a)).square().sum()
+    assert checked.tokens == len(h)
+    assert checked.l0 == pytest.approx(float((a > 0).sum(-1).double().mean()), abs=0.05)
+    assert checked.explained_variance == pytest.approx(
+        float(1 - missed / (h - h.mean(0)).square().sum()), abs=1e-4
+    )
+    assert checked.dead == int((~(a > 0).any(0)).sum())
+    assert checked.warnings == ()
+    assert "explained variance" in str(checked)
+
+
+def test_a_wrong_layer_is_noticed_and_the_right_one_named(bert):
+    model, tokenizer = bert
+    sae = made.fitted(model, tokenizer, "blocks.0.hook_resid_post")
+    right = sae.check(model, tokenizer, made.TEXTS)
+    sae.site = "blocks.1.hook_resid_post"
+    with pytest.warns(SAEMismatchWarning) as caught:
+        checked = sae.check(model, tokenizer, made.TEXTS)
+    assert checked.explained_variance < 0.25 < right.explained_variance
+    said = " ".join(str(warning.message) for warning in caught)
+    assert "these are not the states it was trained on" in said
+    assert said.endswith(checked.warnings[-1])
+    assert f"explains {right.explained_variance:.2f} at blocks.0.hook_resid_post" in said
+
+
+def test_centred_training_states_are_recognised():
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    tokenizer = tiny.wordpiece()
+    with torch.no_grad():
+        model.transformer.wpe.weight += 5.0  # a mean that a centred stream does not have
+    sae = made.fitted(model, tokenizer, "blocks.0.hook_resid_post")
+    sae.b_dec.data -= sae.b_dec.mean()  # as if trained on centred states
+    sae.W_enc.data -= sae.W_enc.mean(0)
+    sae.W_dec.data -= sae.W_dec.mean(-1, keepdim=True)
+    with pytest.warns(SAEMismatchWarning) as caught:
+        sae.check(model, tokenizer, made.TEXTS)
+    assert "at blocks.0.hook_resid_post with centre=True" in str(caught[-1].message)
+    assert sae.replaced(centre=True).check(model, tokenizer, made.TEXTS).explained_variance > 0.25
+
+
+def test_a_scale_that_is_off_is_noticed(bert):
+    model, tokenizer = bert
+    sae = made.fitted(model, tokenizer, "blocks.1.hook_resid_post")
+    off = sae.replaced(b_enc=sae.b_enc + 1.5)
+    with pytest.warns(SAEMismatchWarning) as caught:
+        off.check(model, tokenizer, made.TEXTS)
+    assert any("features fire on a token: the states are scaled" in str(one.message) for one in caught)
+
+
+def test_width_and_layer_that_do_not_match_are_named(bert):
+    model, tokenizer = bert
+    with pytest.raises(
+        ValueError, match=r"width 8, and 'blocks.1.hook_resid_post' of BertForMaskedLM is 32 wide"
+    ):
+        made.sae(site="blocks.1.hook_resid_post").check(model, tokenizer)
+    with pytest.raises(
+        ValueError, match=r"width 8, and 'blocks.1.mlp.hook_post' of BertForMaskedLM is 37 wide"
+    ):
+        made.sae(site="blocks.1.mlp.hook_post").check(model, tokenizer)
+    with pytest.raises(ValueError, match="no block 7 in BertForMaskedLM, which has 2"):
+        made.sae(site="blocks.7.hook_resid_post").check(model, tokenizer)
+    with pytest.raises(ValueError, match="site is not known"):
+        made.sae().check(model, tokenizer)
+    with pytest.raises(ValueError, match="no token that counts"):
+        made.sae(d_in=32, site="blocks.1.hook_resid_post").check(model, tokenizer, [""])
+
+
+def test_the_model_comes_back_as_it_was(bert):
+    model, tokenizer = bert
+    model.train()
+    hooks = [dict(module._forward_hooks | module._forward_pre_hooks) for module in model.modules()]
+    sae = made.fitted(model, tokenizer, "blocks.1.hook_resid_post")
+    sae.check(model, tokenizer, made.TEXTS)
+    assert model.training
+    assert hooks == [dict(module._forward_hooks | module._forward_pre_hooks) for module in model.modules()]
+    model.eval()
+
+
+def test_a_dozen_sentences_are_read_where_none_are_given(minilm):
+    model, tokenizer = minilm
+    sae = made.fitted(model, tokenizer, "encoder.layer.2", texts=TEXTS)
+    checked = sae.check(model, tokenizer)
+    assert 150 < checked.tokens < 400
+    assert checked.site == "encoder.layer.2"
