@@ -16,7 +16,7 @@ from attnwidgets.explanations.block_maps import require_choice
 from attnwidgets.explanations.embedding_gradients import embedding_stream
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import pick
+from attnwidgets.explanations.selecting import listed, pick
 from attnwidgets.explanations.tracelike import carried
 from attnwidgets.tracing.units import TokenAxis
 
@@ -195,12 +195,15 @@ def _by_source(trace: Trace, found: Relevances, stream: str) -> Float:
     if stream in found.inputs:
         values: Float = found.inputs[stream].double().sum(-1).numpy()
         return values
+    if set(found.inputs) <= set(trace.streams):
+        message = f"lrp found no embeddings of stream {stream!r}; relevance reaches {listed(found.inputs)}."
+        raise ValueError(message)
     pixels = found.inputs.get("pixel_values")
     unit = trace.axes(stream)[0].units.get("patch")
     if pixels is None or unit is None or unit.grid is None:
         message = (
-            f'at="input" reads pictures, by patches; of {", ".join(map(repr, found.inputs))} '
-            'read relevance at="block".'
+            f'at="input" reads pictures, by patches, and this model reads {listed(found.inputs)}; take '
+            'at="block", what the first block is given.'
         )
         raise ValueError(message)
     rows, columns = unit.grid
@@ -230,6 +233,9 @@ def _map(
             list(found.states[stream].transpose(0, 1).double().numpy()) if stream in found.states else []
         )
     if not by_layer:
+        if heads:
+            message = 'of="heads" needs recorded attention, and this model computes it in a way of its own.'
+            raise ValueError(message)
         return None
     numbers = tuple(range(len(by_layer)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")

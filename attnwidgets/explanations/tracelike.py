@@ -81,6 +81,10 @@ def require_trace(trace: Any, function: str) -> None:
         return
     if isinstance(trace, Iterable) and not isinstance(trace, (str, Mapping)):
         hint = f"a list of texts gives a list of traces: [aw.{function}(t) for t in traces]"
+    elif hasattr(trace, "named_modules"):
+        hint = (
+            "make one with aw.trace(model, tokenizer, text); of any torch module aw.trace_module(module, x)"
+        )
     else:
         hint = "make one with aw.trace(model, tokenizer, text) or aw.from_attentions(attentions, tokens)"
     message = f"trace is a {type(trace).__name__}, not a trace; {hint}."

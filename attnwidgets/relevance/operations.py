@@ -53,6 +53,8 @@ SIZES = frozenset(
 )
 """What something is divided by: a constant."""
 
+SIZES_AND_MEANS = frozenset(("var_mean", "std_mean"))
+
 ACTIVATIONS = frozenset(
     """
     arctan asinh atan celu elu erf expm1 gelu hardshrink hardswish log1p mish relu6 selu silu sinh

@@ -107,3 +107,9 @@ def size(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     Source: Ali et al. 2022, section 4: the standard deviation of a norm.
     """
     return func(*map(constant, args), **{name: constant(one) for name, one in kwargs.items()})
+
+
+def size_and_mean(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Measure a size, which is a constant, and a mean, which is linear."""
+    spread, mean = func(*args, **kwargs)
+    return spread.detach(), mean

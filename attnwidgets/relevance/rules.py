@@ -142,6 +142,7 @@ def table(bias: Bias) -> Mapping[str, Handler | None]:
         (operations.ADDED_PRODUCTS, products.added_product),
         (operations.QUOTIENTS, products.quotient),
         (operations.SIZES, products.size),
+        (operations.SIZES_AND_MEANS, products.size_and_mean),
         (operations.ACTIVATIONS, elementwise.activation),
         (operations.OFFSET_ACTIVATIONS, elementwise.offset_activation),
         (operations.GATES, elementwise.gate),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _frozen: dict[int, tuple[int, bool]] = {}
 _frozen_guard = threading.Lock()
 
+# How the libraries that quantise call their modules.
+_QUANTISED = ("quantized", "bitsandbytes", "quantlinear", "qlinear", "wqlinear", "hqq", "eetq", "aqlm")
+
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
@@ -58,14 +61,14 @@ def require_gradients(model: nn.Module, purpose: str) -> None:
                 "model outside of that block"
             )
         quantised = parameter.is_quantized or not (parameter.is_floating_point() or parameter.is_complex())
-        if quantised or hasattr(parameter, "quant_state"):
+        if quantised or hasattr(parameter, "quant_state") or "torchao" in type(parameter.data).__module__:
             raise ValueError(
                 f"{purpose} cannot follow gradients through quantised weights, as {name} "
                 f"({str(parameter.dtype).removeprefix('torch.')}); load the model without quantisation"
             )
     for name, module in model.named_modules():
         kind = f"{type(module).__module__}.{type(module).__name__}".lower()
-        if "quantized" in kind or any(mark in kind for mark in ("bitsandbytes", "quantlinear", "qlinear")):
+        if any(mark in kind for mark in _QUANTISED):
             raise ValueError(
                 f"{purpose} cannot follow gradients through quantised weights, as those of {name} "
                 f"({type(module).__name__}); load the model without quantisation"

@@ -78,7 +78,7 @@ def test_a_mask_multiplied_after_the_softmax_and_divided_again_is_the_added_one(
 
 def test_the_pages_code_runs_and_its_claims_hold(root, minilm):
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / "lectures.md").read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     trace = aw.trace(*minilm, "So it is.")
     world = {"aw": aw, "np": np, "trace": trace}
     try:
@@ -94,6 +94,7 @@ def test_the_pages_code_runs_and_its_claims_hold(root, minilm):
     shown = world["source_by_target"].T
     np.testing.assert_allclose(shown.sum(-1), 1.0, rtol=1e-5)
     assert not np.allclose(shown, frobenius / frobenius.sum(-1, keepdims=True), rtol=1e-2)
+    assert world["ignored"].values.sum() == pytest.approx(float(world["small"].logits[0]), abs=1e-5)
     assert world["received"].steps[-1] == "mean over queries, without the diagonal"
 
 

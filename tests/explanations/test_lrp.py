@@ -280,6 +280,40 @@ def test_what_cannot_be_explained_is_refused_by_name():
         lrp(trace(tiny.build(tiny.TEXT["BERT"]), None, IDS), 7)
 
 
+def test_weights_that_are_quantised_are_refused_by_name():
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    quantised = type("QuantLinear", (nn.Linear,), {})
+    model.model.layers[0].mlp.up_proj.__class__ = quantised
+    with pytest.raises(ValueError, match=r"quantised weights, as those of model\.layers\.0\.mlp\.up_proj"):
+        lrp(found, 7)
+
+
+def test_what_is_no_trace_is_told_what_to_do():
+    with pytest.raises(TypeError, match=r"aw\.trace_module\(module, x\)"):
+        lrp(nn.Linear(2, 2), 0)
+    given = aw.from_attentions(torch.ones(1, 1, 1, 1), ["a"])
+    with pytest.raises(ValueError, match="no logits"):
+        lrp(given)
+    sound = torch.randn(400, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r'reads pictures.*at="block"'):
+        lrp(trace(tiny.wav2vec2(), None, audio=sound), lambda out: out.last_hidden_state[:, 0, 3], at="input")
+    with pytest.raises(ValueError, match="needs recorded attention"):
+        lrp(trace(tiny.build(tiny.OUTSIDE["GPT-J"]), None, IDS), 7, of="heads")
+
+
+def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():
+    model = tiny.build(tiny.TEXT["GPT-2"]).double()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    found = trace(model, None, IDS)
+    kept, ignored = (lrp(found, 7, rule="cp_lrp", bias=bias) for bias in ("absorb", "ignore"))
+    assert abs(kept.residual) > 0.05
+    assert abs(ignored.residual) < 1e-9
+    assert np.isfinite(lrp(found, 7, bias="ignore").values).all()
+
+
 def test_nan_is_named_by_its_layer():
     model = tiny.build(tiny.TEXT["Llama"])
     found = trace(model, None, IDS)

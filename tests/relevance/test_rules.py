@@ -104,6 +104,11 @@ def norm_by_hand(x: Tensor) -> Tensor:
     return centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
+def norm_in_one_step(x: Tensor) -> Tensor:
+    variance, mean = torch.var_mean(x, -1, keepdim=True)
+    return (x - mean) * torch.rsqrt(variance + 1e-6)
+
+
 SQUARE = numbers(6, 6, seed=5)
 TURN = torch.polar(torch.ones(3, dtype=torch.float64), torch.arange(3, dtype=torch.float64))
 CONSERVING = {
@@ -132,6 +137,7 @@ CONSERVING = {
     "group norm": lambda x: F.group_norm(x[None], 2, numbers(4)),
     "instance norm": lambda x: F.instance_norm(x[None]),
     "norm by hand": norm_by_hand,
+    "norm by hand, in one step": norm_in_one_step,
     "normalize": lambda x: F.normalize(x, dim=-1),
     "max": lambda x: x.max(-1).values,
     "top": lambda x: x.topk(2).values,

@@ -16,6 +16,8 @@ DOCUMENTS = [
     "docs/README.md",
     "docs/architecture.md",
     "docs/lectures.md",
+    "docs/relevance.md",
+    "docs/conservation.md",
     "benchmarks/README.md",
     "benchmarks/cue_contribution.md",
 ]
