@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnwidgets import evaluate, statistics
+    from attnwidgets import compat, evaluate, statistics
     from attnwidgets.demo.models import demo_model
     from attnwidgets.demo.sentiment import demo_texts
     from attnwidgets.evaluate.agreement import agreement
@@ -150,6 +150,7 @@ __all__ = [
     "check",
     "check_conservation",
     "chefer",
+    "compat",
     "contribution_graph",
     "decompx",
     "demo_model",
@@ -192,6 +193,7 @@ _MODULES = {
     "targets": "explanations.targets",
     "evaluate": "evaluate",
     "statistics": "statistics",
+    "compat": "compat",
 }
 
 

@@ -379,6 +379,19 @@ class MixingMap(Layered):
             tables.append(pandas().DataFrame(columns))
         return pandas().concat(tables, ignore_index=True)
 
+    def to_bertviz(self, view: Literal["head", "model"] = "head", *, force: bool = False) -> dict[str, Any]:
+        """Return the arguments of bertviz' views: `head_view(**m.to_bertviz())`; refuses what is too large.
+
+        Args:
+            view: "head" or "model": the one of bertviz' views that is meant.
+            force: Hand over more than it can show in reasonable time.
+
+        See `attnwidgets.export.bertviz.to_bertviz` for what is returned and raised.
+        """
+        from attnwidgets.export.bertviz import to_bertviz
+
+        return to_bertviz(self, view, force=force)
+
     def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and one array a layer; layers not yet computed are."""
         described = self._describe_common() | {

@@ -30,6 +30,10 @@ _SDPA = (
     "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text)"
     ' record them (it works with any loading), or load the model with attn_implementation="eager".'
 )
+_LAST = (
+    "If it is outputs[-1]: with transformers 5 that is cross_attentions, which most models have none of; "
+    "give outputs.attentions. Else:"
+)
 _SPECIAL = frozenset(
     [
         "[CLS]",
@@ -58,6 +62,7 @@ def from_attentions(
     key_tokens: Sequence[str] | None = None,
     words: Sequence[int | None] | Sequence[Sequence[int]] | None = None,
     boundary: int | None = None,
+    second_text: int | None = None,
     model_id: str = "",
     memory: str | int = "1GB",
     **unknown: object,
@@ -74,6 +79,7 @@ def from_attentions(
         words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list
             of lists of token indices.
         boundary: Index of the first generated token.
+        second_text: Index of the first token of the second text of a pair.
         model_id: A name to show.
         memory: See `aw.trace`.
         unknown: Refused, with the nearest keyword.
@@ -113,16 +119,18 @@ def from_attentions(
             row_labels = row_labels[:-1]
             column_labels = row_labels if column_labels is first and keys == queries else column_labels
         start = read.boundary if boundary is None else boundary
-        query = _axis(row_labels, queries, "query_tokens" if query_tokens else "tokens", words, start)
+        given_as = "query_tokens" if query_tokens else "tokens"
+        query = _axis(row_labels, queries, given_as, words, start, second_text)
         same = keys == queries and (
             row_labels is column_labels or list(row_labels or ()) == list(column_labels or ())
         )
         if same:
             key = query
         elif queries == 1 and row_labels is tokens and query_tokens is None:
-            key = _axis(column_labels, keys, "tokens", words, start)
+            key = _axis(column_labels, keys, "tokens", words, start, second_text)
         else:
-            key = _axis(column_labels, keys, "key_tokens" if key_tokens else "tokens", words, start)
+            given_as = "key_tokens" if key_tokens else "tokens"
+            key = _axis(column_labels, keys, given_as, words, start, second_text)
         table[stream] = Stream(tuple(read.layers), query, key)
     return GivenTrace(table, model_id=model_id, warning=warning, memory=byte_budget(memory))
 
@@ -163,7 +171,7 @@ def _refuse_missing(values: Any, where: str) -> None:
     """Explain weights that are not there: (), (None, ...) or either one level down."""
     for at, part in ((where, values), *([(f"{where}[0]", values[0])] if _is_list(values) and values else ())):
         if _is_list(part) and not part:
-            raise ValueError(f"{at} is empty: (). {_SDPA}")
+            raise ValueError(f"{at} is empty: (). {_LAST} {_SDPA}")
         if _is_list(part) and any(entry is None for entry in part):
             raise ValueError(f"{at} holds None. {_SDPA}")
 
@@ -259,6 +267,7 @@ def _axis(
     argument: str,
     words: Any,
     boundary: int | None,
+    second: int | None = None,
 ) -> TokenAxis:
     """Return the axis of given labels; words are taken from `words`, else from the tokens' own marks."""
     if labels is None:
@@ -274,15 +283,25 @@ def _axis(
     scheme = scheme_of(None, [t for t, a in zip(tokens, apart, strict=True) if not a])
     pieces = pieces_of(tokens, apart, scheme)
     shown = display(pieces, scheme)
+    if second is not None and not 0 < second < n:
+        raise ValueError(f"second_text is {second}; the second text of {n} tokens begins at 1 to {n - 1}")
+    segment = tuple(int(second is not None and i >= second) for i in range(n))
     if words is None:
-        text, spans = reassemble(pieces)
-        return Text(shown, tuple(spans), apart, (0,) * n, (text,), (None,), boundary).axis()
+        parts = [pieces] if second is None else [pieces[:second], pieces[second:]]
+        texts, spans = zip(*(reassemble(part) for part in parts), strict=True)
+        flat = tuple(span for part in spans for span in part)
+        return Text(shown, flat, apart, segment, texts, (None,) * len(texts), boundary).axis()
     ids = _word_ids(words, n)
     units = {
         "token": Unit("token", shown, tuple((i,) for i in range(n)), apart),
         "word": unit_from_ids("word", ids, tokens, apart),
     }
-    return TokenAxis(shown, units, (0,) * n, boundary, " ".join(units["word"].labels))
+    return TokenAxis(shown, units, segment, boundary, " ".join(units["word"].labels))
+
+
+def axis_of_tokens(tokens: Sequence[str]) -> TokenAxis:
+    """Return the axis of tokens as a vocabulary spells them, with words and sentences found in them."""
+    return _axis(tokens, len(tokens), "tokens", None, None)
 
 
 def _word_ids(words: Any, n: int) -> list[int | None]:

@@ -53,6 +53,10 @@ def offered(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> tup
     """
     if isinstance(shown, (list, tuple)) and shown and all(is_trace(item) for item in shown):
         raise TypeError(f"{view}() shows one trace, and was given {len(shown)}: make a view of each.")
+    if isinstance(shown, (list, tuple)) and _streams_of_one(shown):
+        if methods:
+            raise ValueError(f"{view}() was given maps, and methods= chooses among those of a trace.")
+        return list(shown), []
     if not is_trace(shown) and not is_explanation(shown):
         raise TypeError(
             f"{view}() shows a trace, a MixingMap or Attributions, not {type(shown).__name__}. "
@@ -65,6 +69,14 @@ def offered(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> tup
     if is_explanation(shown):
         return _from_map(view, shown, methods), []
     return _from_trace(shown, methods)
+
+
+def _streams_of_one(shown: Sequence[Any]) -> bool:
+    """Return whether these are maps of one trace by one method, each of another stream."""
+    if not shown or not all(hasattr(item, "query") and hasattr(item, "stream") for item in shown):
+        return False
+    alike = {(item.trace_id, item.method) for item in shown}
+    return len(alike) == 1 and len({item.stream for item in shown}) == len(shown)
 
 
 def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry]]:

@@ -175,6 +175,21 @@ def test_labels_must_fit() -> None:
         from_attentions([["a", "b"]])
 
 
+def test_the_second_text_of_a_pair_has_sentences_and_words_of_its_own() -> None:
+    tokens = ["[CLS]", "the", "cat", "sat", "[SEP]", "it", "slept", ".", "[SEP]"]
+    n = len(tokens)
+    pair = from_attentions(stochastic(1, 1, n, n), tokens, second_text=5).axes()[0]
+    assert pair.segment == (0,) * 5 + (1,) * 4
+    assert pair.units["sentence"].spans == ((0,), (1, 2, 3), (4,), (5, 6, 7), (8,))
+    assert pair.units["sentence"].labels[1::2] == ("the cat sat", "it slept .")
+    single = from_attentions(stochastic(1, 1, n, n), tokens).axes()[0]
+    assert set(single.segment) == {0}
+    spelled = from_attentions(stochastic(1, 1, n, n), tokens, second_text=5, words=range(n)).axes()[0]
+    assert spelled.segment == pair.segment
+    with pytest.raises(ValueError, match="second_text is 9; the second text of 9 tokens begins at 1 to 8"):
+        from_attentions(stochastic(1, 1, n, n), tokens, second_text=9)
+
+
 def test_a_misspelt_keyword_is_answered() -> None:
     with pytest.raises(TypeError, match="'query_tokens'"):
         from_attentions(stochastic(2, 2), query_token=["a", "b"])
