@@ -2,6 +2,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { packed } from "./pack.mjs";
 import * as shorthand from "./shorthand.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -30,15 +31,14 @@ const shared = {
   write: false,
 };
 
-/** Style sheets travel as minified text inside the bundle. */
+/** Style sheets travel as one minified text, with a sign for what it repeats. */
 function minifiedCss() {
   return {
     name: "minified-css",
     setup(plugin) {
       plugin.onLoad({ filter: /\.css$/ }, async ({ path }) => {
-        const { transform } = await import("esbuild");
-        const { code } = await transform(await readFile(path, "utf8"), { loader: "css", minify: true });
-        return { contents: code.trim(), loader: "text" };
+        const { outputFiles } = await build({ entryPoints: [path], bundle: true, minify: true, write: false });
+        return { contents: `export default ${packed(outputFiles[0].text.trim())}`, loader: "js" };
       });
     },
   };

@@ -7,17 +7,14 @@ import { createContext, type RenderView, type ViewContext, type ViewProps } from
 import { atEnd, h, isOutside, on, whenShown } from "./dom.ts";
 import { createPool, type TilePool } from "./pool.ts";
 import { settleTableCell } from "./settle.ts";
-import looks from "./style.css";
+import CSS from "./styles.css";
 import { renderExplorer } from "./views/Explorer.ts";
 import { renderHeadGrid } from "./views/HeadGrid.ts";
 import { renderHeatmap } from "./views/Heatmap.ts";
 import { renderLayerSlider } from "./views/LayerSlider.ts";
-import maps from "./views/maps.css";
 import { renderTokenStrip } from "./views/TokenStrip.ts";
-import text from "./views/text.css";
 
 const STYLE_ID = "aw-style";
-const CSS = looks + maps + text;
 
 export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
 
