@@ -38,7 +38,6 @@ GPT = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
 
 # What fails, and why; the reasons are ours, the figures the script's.
 REASONS = {
-    "gpt-oss": "adds 1 to one factor of its gated MLP, a constant that takes its share and is no parameter",
     "XLNet": "its blocks read [token, batch, width], which are not recognised as hidden states",
     "Mamba": "has no attention: it cannot be traced",
     "RWKV": "has no attention: it cannot be traced",

@@ -13,6 +13,8 @@ from attnwidgets.relevance.rules import live, unknown
 if TYPE_CHECKING:
     from attnwidgets.relevance.rules import Rules
 
+_PART = "_attnwidgets_parameter"
+_EPSILON = 1e-3  # smaller numbers keep a denominator from zero, and are no bias
 _BIAS = 2  # where linear and convolution take theirs
 
 
@@ -31,17 +33,31 @@ def biased(
 
 
 def total(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Add: a constant term is a bias. Only a parameter is dropped, so that masks and positions stay."""
+    """Add: a constant term is a bias. A parameter or a number is dropped; masks and positions stay."""
     first, second, *rest = args if len(args) > 1 else (*args, *kwargs.values())
     options = kwargs if len(args) > 1 else {}
     if live(first) == live(second):
         return func(*args, **kwargs)
     fixed = second if live(first) else first
-    if rules.bias == "drop" and not isinstance(fixed, nn.Parameter):
+    if rules.bias == "drop" and not _is_bias(fixed):
         return func(*args, **kwargs)
     nothing = torch.zeros_like(fixed) if isinstance(fixed, Tensor) else 0.0
     without = (first, nothing) if live(first) else (nothing, second)
     return biased(rules, func, (first, second, *rest), options, (*without, *rest))
+
+
+def _is_bias(fixed: Any) -> bool:
+    if isinstance(fixed, Tensor):
+        return isinstance(fixed, nn.Parameter) or hasattr(fixed, _PART)
+    return bool(abs(fixed) > _EPSILON)
+
+
+def part(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take a part of something: of a parameter (an expert's bias) it is one still."""
+    found = func(*args, **kwargs)
+    if args and isinstance(args[0], nn.Parameter):
+        setattr(found, _PART, True)
+    return found
 
 
 def linear(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

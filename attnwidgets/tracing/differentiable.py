@@ -239,11 +239,12 @@ def differentiable(
     model = unwrap(trace.model)
     require_gradients(model, purpose)
     with borrowed(model), frozen(model), torch.enable_grad():
-        wide = {}
+        wide: dict[str, Tensor] = {}
         if precision == "float32":
-            wide = {
-                name: tensor.detach().float()
-                for name, tensor in (*model.named_parameters(), *model.named_buffers())
-                if tensor.dtype in HALF
+            wide = {n: t.float() for n, t in model.named_buffers() if t.dtype in HALF}
+            wide |= {
+                name: nn.Parameter(parameter.detach().float(), requires_grad=False)
+                for name, parameter in model.named_parameters()
+                if parameter.dtype in HALF
             }
         yield Runner(model, trace, place, purpose, wide)

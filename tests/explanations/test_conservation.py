@@ -58,14 +58,14 @@ def test_a_missing_rule_shows_in_the_sums(kind: str, monkeypatch: Any) -> None:
 
 
 class Widened(nn.Module):
-    """Adds a constant that is no parameter."""
+    """Adds a constant that is no parameter and no number."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, *args: Any) -> Any:
-        return self.inner(*args) + 0.1
+        return self.inner(*args) + torch.full((1,), 0.1)
 
 
 def test_the_layer_that_loses_relevance_is_named() -> None:

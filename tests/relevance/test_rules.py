@@ -286,10 +286,16 @@ def test_without_biases_all_relevance_reaches_the_input(operation):
     torch.testing.assert_close(output, BIASED[operation](x), rtol=1e-12, atol=1e-12)
 
 
-def test_only_parameters_are_dropped_from_sums():
-    x, bias = numbers(3, 4), nn.Parameter(numbers(4, seed=2), requires_grad=False)
-    output, _ = relevance(lambda x: x + bias + 1, x, rules=Rules("attnlrp", "drop"))
-    torch.testing.assert_close(output, x + 1)
+def test_parameters_and_numbers_are_dropped_from_sums_and_masks_stay():
+    x, biases = numbers(3, 4), nn.Parameter(numbers(2, 4, seed=2), requires_grad=False)
+    mask = torch.tensor([0.0, -9.0, 0.0, 0.0], dtype=torch.float64)
+    rules = Rules("attnlrp", "drop")
+    output, _ = relevance(
+        lambda x: (x + biases[0] + biases[torch.tensor(1)] + 1) + mask + 1e-6, x, rules=rules
+    )
+    torch.testing.assert_close(output, x + mask + 1e-6)
+    output, _ = relevance(lambda x: 1 - x, x, rules=rules)
+    torch.testing.assert_close(output, -x)
 
 
 # What has no rule
