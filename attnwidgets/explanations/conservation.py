@@ -68,11 +68,12 @@ _guard = threading.Lock()
 def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool = False) -> Conservation:
     """Whether relevance is conserved in an architecture: the sums of CP-LRP equal what is explained.
 
-    The model is run once on a short input without its biases (parameters and numbers that are added, left out
-    while it runs; no weight is written) and CP-LRP is taken back from its largest logit. With every rule in place the relevances sum to
-    that logit at the first block's input and at every later one, whatever the weights; an operation without
-    a rule, or with a wrong one, shows as a difference. The verdict is kept by architecture: the class, the
-    classes of its modules and what its config chooses, whatever its size or weights.
+    The model is run once on a short input without its biases (parameters and numbers that are added; they are
+    left out while it runs, and no weight is written) and CP-LRP is taken back from its largest logit. With
+    every rule in place the relevances sum to that logit at the first block's input and at every later one,
+    whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. The verdict
+    is kept by architecture: the class, the classes of its modules and what its config chooses, whatever its
+    size or weights.
 
     AttnLRP itself does not sum to the logit (its softmax is not conservative); this check proves that its
     rules reach every operation.
