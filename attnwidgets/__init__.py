@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.randomized import randomized
+    from attnwidgets.sae.feature_activations import FeatureActivations
+    from attnwidgets.sae.features import sae_features
     from attnwidgets.sae.sae import SAE
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
@@ -108,6 +110,8 @@ _HOMES = {
     "check": "explanations.user_methods",
     "randomized": "intervene.randomized",
     "SAE": "sae.sae",
+    "sae_features": "sae.features",
+    "FeatureActivations": "sae.feature_activations",
     "agreement": "evaluate.agreement",
     "head_statistics": "statistics.head_statistics",
     "induction_score": "statistics.induction",
@@ -132,6 +136,7 @@ __all__ = [
     "Attributions",
     "ContributionGraph",
     "Explorer",
+    "FeatureActivations",
     "HeadGrid",
     "Heatmap",
     "LayerSlider",
@@ -176,6 +181,7 @@ __all__ = [
     "register",
     "retrieval_score",
     "rollout",
+    "sae_features",
     "saliency",
     "shapley_sampling",
     "signed_attention",

@@ -263,6 +263,7 @@ _TEXT_SHOWN = 60
 # Kinds that register themselves outside this package.
 _ELSEWHERE = {
     "Scorecard": "attnwidgets.evaluate.scorecard",
+    "FeatureActivations": "attnwidgets.sae.feature_activations",
     "Agreement": "attnwidgets.evaluate.agreement_matrix",
     "HeadStatistics": "attnwidgets.statistics.table",
 }

@@ -1,0 +1,323 @@
+"""FeatureActivations: which features of an SAE fire on which tokens, and how much."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.aggregation import check_partition, regroup
+from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.description import describe_axis, restore_axis
+from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.selecting import listed, pick, position
+from attnwidgets.tracing.units import TokenAxis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from attnwidgets.tracing.units import Unit
+
+_SHOWN = 5  # features of a picture
+
+
+class Fired(NamedTuple):
+    """A feature and its activation."""
+
+    feature: int
+    activation: float
+
+
+class FeatureActivations(Explanation):
+    """Activations [token, feature], of which only those that are not zero are kept.
+
+    Args:
+        values: [token, feature]: numpy, torch or lists, or a sparse matrix of scipy. Zeros are left out.
+        axis: The axis of the tokens, or their labels.
+        error: [token], the length of what the SAE misses of a state, divided by the state's; or None.
+        unit: The unit of the axis.
+        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+    """
+
+    kind = "FeatureActivations"
+    axis: TokenAxis
+    d_sae: int
+    error: Array | None
+    _ends: NDArray[np.int64]
+    _features: NDArray[np.int32]
+    _activations: Array
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        axis: TokenAxis | Sequence[str],
+        error: Any = None,
+        unit: str = "token",
+        method: str = "given",
+        **common: Any,
+    ) -> None:
+        axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
+        if unit not in axis.units:
+            message = f"unit {unit!r} is not on the axis, which has {listed(axis.units)}."
+            raise ValueError(message)
+        ends, features, activations, shape = _compressed(values)
+        if shape[0] != len(axis.units[unit]):
+            message = (
+                f"values has {shape[0]} rows; the axis has {len(axis.units[unit])} elements, one for each "
+                f"{unit}."
+            )
+            raise ValueError(message)
+        require_finite(activations, "values")
+        missed = None if error is None else np.array(as_float32(error))
+        if missed is not None and missed.shape != shape[:1]:
+            message = f"error has shape {missed.shape}; one number is taken for each of {shape[0]} tokens."
+            raise ValueError(message)
+        self._set_common(unit=unit, method=method, **common)
+        self._set(
+            axis=axis,
+            d_sae=shape[1],
+            error=None if missed is None else read_only(missed),
+            _ends=ends,
+            _features=features,
+            _activations=read_only(activations),
+        )
+
+    # What every explanation has.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Tokens, features."""
+        return (len(self._ends), self.d_sae)
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("token", "feature")."""
+        return ("token", "feature")
+
+    @property
+    def values(self) -> Array:
+        """[token, feature], dense (float32, read-only); made anew when asked for."""
+        dense = np.zeros(self.shape, dtype=np.float32)
+        dense[self._rows, self._features] = self._activations
+        return read_only(dense)
+
+    @property
+    def _rows(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(len(self._ends)), self.l0)
+
+    @property
+    def source_unit(self) -> Unit:
+        """The elements of the axis."""
+        return self.axis.units[self.unit]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Display strings of the tokens."""
+        return self.source_unit.labels
+
+    @property
+    def l0(self) -> NDArray[np.int64]:
+        """How many features fire on every token [token]."""
+        return np.diff(self._ends, prepend=0)
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that fire on any token, rising."""
+        return tuple(int(number) for number in np.unique(self._features))
+
+    # What is asked of features.
+
+    def top(self, token: int | str, k: int = 10) -> tuple[Fired, ...]:
+        """Return the features that fire most on a token, the strongest first; as many as fire, up to `k`.
+
+        Args:
+            token: Its place in this unit (negative: from the end), or its label where only one has it.
+            k: How many.
+
+        Raises:
+            IndexError: Where there is no such token.
+            ValueError: Where a label is several tokens', or none's, or `k` is below 1.
+        """
+        if k < 1:
+            message = f"k must be at least 1, not {k}."
+            raise ValueError(message)
+        place = self._place(token)
+        row = slice(int(self._ends[place] - self.l0[place]), int(self._ends[place]))
+        return _strongest(self._features[row], self._activations[row], k)
+
+    def _place(self, token: int | str) -> int:
+        if not isinstance(token, str):
+            return position(token, range(len(self.labels)), self.unit)
+        places = [place for place, label in enumerate(self.labels) if label == token]
+        places = places or [
+            place for place, label in enumerate(self.labels) if label.strip("␣ ") == token.strip()
+        ]
+        if len(places) != 1:
+            found = (
+                f"is at {', '.join(map(str, places))}: name one by its place" if places else "is not there"
+            )
+            near = "" if places else suggest(token, self.labels)
+            message = f"{self.unit} {token!r} {found}.{near}"
+            raise ValueError(message)
+        return places[0]
+
+    def ranked(self, k: int = 10, *, special: bool = False) -> tuple[Fired, ...]:
+        """Return the features with the largest activation anywhere in the text, the strongest first.
+
+        Args:
+            k: How many.
+            special: Whether special tokens count: SAEs are rarely trained on them, and mean little there.
+        """
+        counted = (
+            np.ones(len(self.labels), dtype=bool) if special else ~np.array(self.source_unit.special, bool)
+        )
+        inside = counted[self._rows]
+        largest = np.zeros(self.d_sae, dtype=np.float32)
+        np.maximum.at(largest, self._features[inside], self._activations[inside])
+        numbers = np.flatnonzero(largest)
+        return _strongest(numbers, largest[numbers], k)
+
+    def feature(self, feature: int | Iterable[int]) -> Attributions:
+        """Return activations of one feature [token], or of several [feature, token], as a strip shows them.
+
+        Raises:
+            IndexError: Where there is no such feature.
+        """
+        many = isinstance(feature, Iterable)
+        numbers = pick(feature, range(self.d_sae), "feature")
+        rows = np.zeros((len(numbers), len(self.labels)), dtype=np.float32)
+        for row, number in zip(rows, numbers, strict=True):
+            at = self._features == number
+            row[self._rows[at]] = self._activations[at]
+        names = [f"feature {number}" for number in numbers]
+        common = self._common()
+        return Attributions(
+            rows if many else rows[0], axis=self.axis, target=names if many else names[0], **common
+        )
+
+    def to(self, unit: str | Unit) -> FeatureActivations:
+        """Return activations in a coarser unit: the largest of a feature over the pieces.
+
+        Raises:
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens.
+        """
+        if not isinstance(unit, str):
+            check_partition(unit, len(self.axis), "token")
+            axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
+            same = FeatureActivations(self._matrix(), axis=axis, error=self.error, **self._common())
+            return same.to(unit.name)
+        if unit == self.unit:
+            return self
+        groups = regroup(self.source_unit, self.axis.units[unit]) if unit in self.axis.units else None
+        if groups is None:
+            offered = self.available_units()
+            near = suggest(unit, offered)
+            message = f"unit {unit!r} is not offered; these can be read by {listed(offered)}.{near}"
+            raise ValueError(message)
+        dense = self.values
+        zero = np.zeros(self.d_sae, dtype=np.float32)
+        rows = np.stack([dense[list(group)].max(axis=0) if group else zero for group in groups])
+        common = self._common(f"by {unit} (largest over pieces)") | {"unit": unit}
+        return FeatureActivations(rows, axis=self.axis, **common)
+
+    def available_units(self) -> tuple[str, ...]:
+        """Return the units that these activations can be read in."""
+        return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a tidy table of what fires: token_index, token, feature, activation."""
+        rows = self._rows
+        return pandas().DataFrame(
+            {
+                "token_index": rows,
+                "token": np.asarray(self.labels, dtype=object)[rows],
+                "feature": self._features,
+                "activation": self._activations,
+            }
+        )
+
+    # Files and pictures.
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the arrays."""
+        described = self._describe_common() | {"axis": describe_axis(self.axis), "d_sae": self.d_sae}
+        arrays: dict[str, Any] = {
+            "ends": self._ends,
+            "features": self._features,
+            "activations": self._activations,
+        }
+        return described, arrays if self.error is None else arrays | {"error": self.error}
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the activations that `describe` described."""
+        shape = (len(arrays["ends"]), described["d_sae"])
+        return cls(
+            _sparse(arrays["ends"], arrays["features"], arrays["activations"], shape),
+            axis=restore_axis(described["axis"]),
+            error=arrays.get("error"),
+            **restore_common(described),
+        )
+
+    def _shown(self) -> Attributions:
+        """Return the strips of the features that fire most."""
+        numbers = [fired.feature for fired in self.ranked(_SHOWN)] or [0]
+        return self.feature(numbers if len(numbers) > 1 else numbers[0])
+
+    def plot(self, **options: Any) -> Figure:
+        """Return a matplotlib figure of the features that fire most; of others: `.feature(j).plot()`."""
+        return self._shown().plot(**options)
+
+    def view(self, **options: Any) -> Any:
+        """Return the strip of the feature that fires most; of another: `.feature(j).view()`."""
+        strongest = self.ranked(1)
+        return self.feature(strongest[0].feature if strongest else 0).view(**options)
+
+    def _matrix(self) -> Any:
+        return _sparse(self._ends, self._features, self._activations, self.shape)
+
+    def _png(self) -> dict[str, Any]:
+        return self._shown()._png()  # noqa: SLF001 - of one's own kind
+
+
+def _compressed(values: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
+    """Return where rows end, the columns and the values of what is not zero, and the shape."""
+    if not hasattr(values, "tocsr"):
+        array = as_float32(values)
+        if array.ndim != 2:  # noqa: PLR2004 - token and feature
+            message = f"values has shape {array.shape}; taken is [token, feature]."
+            raise ValueError(message)
+        rows, columns = np.nonzero(array)
+        ends = np.cumsum(np.bincount(rows, minlength=len(array)))
+        return ends, columns.astype(np.int32), array[rows, columns], (array.shape[0], array.shape[1])
+    matrix = values.tocsr(copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    ends, columns = matrix.indptr[1:].astype(np.int64), matrix.indices.astype(np.int32)
+    return ends, columns, as_float32(matrix.data), (int(matrix.shape[0]), int(matrix.shape[1]))
+
+
+def _sparse(ends: Any, features: Any, activations: Any, shape: Any) -> Any:
+    """Return a sparse matrix of scipy; ValueError where the parts do not describe one."""
+    from scipy.sparse import csr_array
+
+    return csr_array((activations, features, np.concatenate([[0], ends])), shape=tuple(shape))
+
+
+def _strongest(features: Any, activations: Any, k: int) -> tuple[Fired, ...]:
+    order = np.argsort(-np.asarray(activations, dtype=np.float64), kind="stable")[:k]
+    return tuple(Fired(int(features[place]), float(activations[place])) for place in order)
