@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnwidgets.statistics.combining import averaged
 from attnwidgets.statistics.entropies import cls_entropy, entropy, relative_entropy
 from attnwidgets.statistics.head_statistics import head_statistics
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
@@ -18,6 +19,7 @@ __all__ = [
     "Sink",
     "Statistic",
     "attention_sinks",
+    "averaged",
     "cls_entropy",
     "copied_share",
     "diagonal",

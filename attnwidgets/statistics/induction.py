@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._progress import progress
 from attnwidgets.statistics.places import places_compare
 from attnwidgets.statistics.rows import Float, Roles, by_layer, source_of
 from attnwidgets.statistics.statistic import Statistic, known
@@ -101,7 +102,7 @@ def induction_score(
         message = f"over {over!r} is not one of {', '.join(map(repr, OVER))}.{suggest(str(over), OVER)}"
         raise ValueError(message)
     scores, first = None, None
-    for row in rows:
+    for row in progress(rows, desc="induction: sequences"):
         traced = trace(model, tokenizer, input_ids=row)
         first = first or source_of(traced, stream, None, None, "induction_score")[0]
         found = prefix_matching(traced, length, over=over, stream=stream)

