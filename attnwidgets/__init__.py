@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.lrp import lrp
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.mixing_ratio import mixing_ratio
+    from attnwidgets.explanations.neuron_relevance import neuron_relevance
     from attnwidgets.explanations.occlusion import occlusion
     from attnwidgets.explanations.registry import explain, methods
     from attnwidgets.explanations.rollout import rollout
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.head_grid import HeadGrid
     from attnwidgets.views.heatmap import Heatmap
     from attnwidgets.views.layer_slider import LayerSlider
+    from attnwidgets.views.relevance_map import RelevanceMap
     from attnwidgets.views.selection import Selection
     from attnwidgets.views.token_strip import TokenStrip
 
@@ -103,6 +105,7 @@ _HOMES = {
     "occlusion": "explanations.occlusion",
     "shapley_sampling": "explanations.shapley_sampling",
     "lrp": "explanations.lrp",
+    "neuron_relevance": "explanations.neuron_relevance",
     "check_conservation": "explanations.conservation",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
@@ -122,6 +125,7 @@ _HOMES = {
     "Heatmap": "views.heatmap",
     "HeadGrid": "views.head_grid",
     "TokenStrip": "views.token_strip",
+    "RelevanceMap": "views.relevance_map",
     "LayerSlider": "views.layer_slider",
     "Explorer": "views.explorer",
     "explore": "views.explorer",
@@ -141,6 +145,7 @@ __all__ = [
     "Heatmap",
     "LayerSlider",
     "MixingMap",
+    "RelevanceMap",
     "Selection",
     "TokenAxis",
     "TokenStrip",
@@ -176,6 +181,7 @@ __all__ = [
     "lrp",
     "methods",
     "mixing_ratio",
+    "neuron_relevance",
     "occlusion",
     "randomized",
     "register",

@@ -1,4 +1,4 @@
-"""Places in a model: its blocks, its tables of words, and modules by name."""
+"""Places in a model: its blocks, and its tables of words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
     """Return the modules of every stream's blocks, in order; without streams whose blocks are not found.
 
     A block is the outermost element of a list of modules that holds one attention of its stream; where
-    attention is not recorded, an element of the one list that is as long as the stream has layers.
+    attention is not recorded, an element of the list of modules that attend (under the stream's name, where
+    there are several).
     """
     modules = dict(model.named_modules())
     elements = {
@@ -35,12 +36,11 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
         if len(names) == len(table.layers):
             blocks = [_block_of(name, set(names), elements) for name in names]
         else:
-            lists = [
-                [f"{name}.{child}" if name else child for child, _ in module.named_children()]
-                for name, module in modules.items()
-                if isinstance(module, nn.ModuleList) and len(module) == len(table.layers)
-            ]
-            blocks = list(lists[0]) if len(lists) == 1 else []
+            lists = {name: part for name, part in stacks(model).items() if len(part) == len(table.layers)}
+            if len(lists) > 1:
+                lists = {name: part for name, part in lists.items() if stream in name.split(".")}
+            paths = [f"{name}.{child}" for name, part in lists.items() for child, _ in part.named_children()]
+            blocks = list(paths) if len(lists) == 1 else []
         if blocks and all(block is not None and block in modules for block in blocks):
             found[stream] = tuple(str(block) for block in blocks)
     return found
