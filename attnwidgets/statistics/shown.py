@@ -19,7 +19,7 @@ _RIGHT = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;ver
 
 def html_of(stats: HeadStatistics) -> str:
     """Return a row for every statistic: title and definition, lowest, mean, highest, leading heads."""
-    names = ("statistic", "lowest", "mean", "highest", "highest heads", "high means")
+    names = ("statistic", "lowest", "mean", "highest", "highest heads (layer.head)", "high means")
     head = "".join(f"<th scope='col' style='{_LEFT}'>{name}</th>" for name in names)
     rows = "".join(_row(stats, place) for place in range(len(stats.names)))
     notes = [stats.title.replace("_", " "), str(stats.provenance.get("model") or ""), f"by {stats.unit}"]
@@ -38,12 +38,12 @@ def _row(stats: HeadStatistics, place: int) -> str:
     values = stats[name]
     there = values[~np.isnan(values)]
     numbers = (there.min(), there.mean(), there.max()) if there.size else (np.nan,) * 3
-    cells = "".join(f"<td style='{_RIGHT}'>{'–' if np.isnan(n) else f'{n:.3g}'}</td>" for n in numbers)
+    cells = "".join(f"<td style='{_RIGHT}'>{'–' if np.isnan(n) else f'{n:.3f}'}</td>" for n in numbers)
     heads = ", ".join(spoken(head) for head in stats.top(name, _LEAD))
     said = f"{about.definition} Range: {about.scale}. {about.paper}"
     return (
         f"<tr><th scope='row' style='{_LEFT};font-weight:normal' title='{_text(said, 600)}'>"
-        f"{_text(about.title, 60)}</th>{cells}<td style='{_LEFT}'>{_text(heads, 120)}</td>"
+        f"{_text(about.title, 60)}</th>{cells}<td style='{_LEFT};white-space:nowrap'>{_text(heads, 120)}</td>"
         f"<td style='{_LEFT}'>{_text(about.high, 200)}</td></tr>"
     )
 
@@ -51,7 +51,7 @@ def _row(stats: HeadStatistics, place: int) -> str:
 def spoken(head: RankedHead) -> str:
     """Return "3.7 (0.91)": layer 3, head 7, and what it scores."""
     number = str(head.layer) if head.head is None else f"{head.layer}.{head.head}"
-    return f"{number} ({head.value:.2g})"
+    return f"{number} ({head.value:.2f})"
 
 
 def _text(text: str, limit: int) -> str:
