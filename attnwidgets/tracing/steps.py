@@ -78,8 +78,8 @@ class Feed:
     Args:
         family: Name for people.
         up: Projection into the wide space.
-        act: The activation.
-        down: Projection back.
+        act: The activation; "=" before the name of a bare function.
+        down: Projection back; "" where it is no part of this module.
         gate: What the activation is of, where that is not `up`; the same module as `up` where one projection
             makes both, what is activated first.
     """
@@ -96,6 +96,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("Llama, Mistral, Qwen, Gemma, OLMo, Cohere", "up_proj", "act_fn", "down_proj", gate="gate_proj"),
     Feed("Phi-3", "gate_up_proj", "activation_fn", "down_proj", gate="gate_up_proj"),
     Feed("ModernBERT", "Wi", "act", "Wo", gate="Wi"),
+    Feed("Nemotron, Apertus", "up_proj", "act_fn", "down_proj"),
     Feed("T5 1.1, Flan-T5", "wi_1", "act", "wo", gate="wi_0"),
     Feed("T5", "wi", "act", "wo"),
     Feed("GPT-2, StarCoder 2", "c_fc", "act", "c_proj"),
@@ -104,6 +105,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("ViT, DINOv2", "fc1", "activation", "fc2"),
     Feed("DistilBERT", "lin1", "activation", "lin2"),
     Feed("wav2vec 2.0", "intermediate_dense", "intermediate_act_fn", "output_dense"),
+    Feed("ESM", "dense", "=gelu", ""),
 )
 
 # Activations that a model's code calls without a module for them.
@@ -168,12 +170,13 @@ def _read(module: Found, width: int, like: Tensor) -> Iterator[Step]:
 
 
 def _fits(module: nn.Module, feed: Feed) -> bool:
-    return all(hasattr(module, name) for name in (feed.up, feed.act, feed.down, feed.gate) if name)
+    names = (feed.up, feed.act, feed.down, feed.gate)
+    return all(hasattr(module, name) for name in names if name and not name.startswith("="))
 
 
 def _open(module: nn.Module, feed: Feed, width: int, like: Tensor) -> Iterator[Step]:
     up = Affine(*read_affine(getattr(module, feed.up), width, like))
-    function: Function = getattr(module, feed.act)
+    function = FUNCTIONS[feed.act[1:]] if feed.act.startswith("=") else _held(getattr(module, feed.act))
     if not feed.gate:
         yield up
         yield Pointwise(function)
@@ -185,7 +188,21 @@ def _open(module: nn.Module, feed: Feed, width: int, like: Tensor) -> Iterator[S
             gate = Affine(*read_affine(getattr(module, feed.gate), width, like))
         yield Gated(gate, function, up)
         wide = up.matrix.shape[1]
-    yield Affine(*read_affine(getattr(module, feed.down), wide, like))
+    if feed.down:
+        yield Affine(*read_affine(getattr(module, feed.down), wide, like))
+
+
+def _held(function: Function) -> Function:
+    """Return an activation whose own parameters, as xIELU has, ask for no gradient."""
+    if not isinstance(function, nn.Module) or next(function.parameters(), None) is None:
+        return function
+    parameters = {name: parameter.detach() for name, parameter in function.named_parameters()}
+
+    def held(x: Tensor) -> Tensor:
+        made: Tensor = torch.func.functional_call(function, parameters, (x,))
+        return made
+
+    return held
 
 
 def _halves(both: Affine) -> tuple[Affine, Affine]:

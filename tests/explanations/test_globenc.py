@@ -9,21 +9,6 @@ from attnwidgets.explanations.rollout import rollout
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
 
-from .against_authors import SENTENCES, numbers, relative, traces
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-5), ("float64", 5e-7)])
-def test_products_are_the_authors(shared, dtype, tolerance) -> None:
-    found, expected = traces(shared, dtype), numbers(shared, "globenc_and_norms")
-    for name in SENTENCES:
-        product = globenc(found[name])
-        key = f"{name}/globenc_rollout_all_layers_unnormalized"
-        if key in expected:
-            assert relative(product.values, expected[key]) < tolerance
-        last = expected[f"{name}/globenc_unnormalized_rollout_last"]
-        assert relative(product.layer(-1), last) < tolerance
-        assert not product.stochastic
-
 
 def test_the_two_modes_are_different_measures() -> None:
     found = trace(tiny.build(tiny.TEXT["BERT"]), None, [5, 17, 31, 9])

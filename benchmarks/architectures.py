@@ -1,0 +1,129 @@
+"""Ask every measure of context mixing of every family's tiny model: the table of docs/architectures.md.
+
+python benchmarks/architectures.py            # prints the table
+python benchmarks/architectures.py --write    # puts it into docs/architectures.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import string
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tested import ROOT
+
+from attnwidgets.explanations.registry import Method, methods
+from attnwidgets.explanations.targets import token
+from tests.tracing.families import FAMILIES, MORE, OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PAGE = ROOT / "docs" / "architectures.md"
+BEGIN, END = "<!-- made by benchmarks/architectures.py -->\n", "<!-- end -->\n"
+EVERY = {**FAMILIES, **MORE, **OUTSIDE}
+
+# What the gradient alone is asked is no measure of context mixing.
+_BLOCKS = {"blocks", "own blocks"}
+_MIXING = {"attention", "map", "recorded model", *_BLOCKS}
+_MODELS = re.compile(r"\b[A-Z][A-Za-z0-9_]*(Model|For[A-Z]\w+)\b")
+_LAYERS = re.compile(r"\b[A-Z][A-Za-z0-9_]*(Layer|Block|MLP|MoE|Intermediate)\b")
+
+
+def asked() -> list[Method]:
+    """Return the measures in the table, in its order: those that need no description of blocks come first."""
+    chosen = [
+        (any(need.name in _BLOCKS for need in method.requirements), "target" in method.options, method)
+        for method in methods()
+        if method.function.__module__.startswith("attnwidgets.")
+        and any(need.name in _MIXING for need in method.requirements)
+    ]
+    maps = [(described, target, method) for described, target, method in chosen if described or not target]
+    return [method for *_, method in sorted(maps, key=lambda item: (*item[:2], item[2].name))]
+
+
+def verdicts(family: str) -> dict[str, dict[str, str]]:
+    """Return by stream and method why a family is not served, "" where it is."""
+    found = EVERY[family].traced()
+    return {
+        stream: {method.name: _refusal(method, found, stream) for method in asked()}
+        for stream in found.streams
+    }
+
+
+def _refusal(method: Method, trace: Any, stream: str) -> str:
+    options: dict[str, Any] = {"stream": stream}
+    if "target" in method.options and trace.logits is not None and not trace.predictions(1):
+        options["target"] = token(0, position=0)  # none is meant by default where every token is predicted
+    try:
+        made: Any = method.function(trace, **options)
+        _ = made.values
+    except ValueError as error:
+        refused = method.refusal(trace, stream)
+        return _plain(str(error) if "target" in options or not refused else refused)
+    return ""
+
+
+def _plain(reason: str) -> str:
+    """Return a reason without the names of classes and streams, so that alike reasons are one."""
+    reason = re.sub(
+        r"stream '\w+'", "this stream", _LAYERS.sub("a layer of it", _MODELS.sub("the model", reason))
+    )
+    return reason[reason.find(", and ") + 6 :] if reason.startswith("needs ") else reason
+
+
+def rows(families: Iterable[str], notes: dict[str, str]) -> list[str]:
+    """Return lines of the table; reasons that are new are added to `notes` by their letter."""
+    lines = []
+    for family in families:
+        for stream, found in verdicts(family).items():
+            cells = [_cell(reason, notes) for reason in found.values()]
+            lines.append(f"| {family} | {stream} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(reason: str, notes: dict[str, str]) -> str:
+    if not reason:
+        return "yes"
+    for letter, known in notes.items():
+        if known == reason:
+            return letter
+    notes[string.ascii_lowercase[len(notes)]] = reason
+    return string.ascii_lowercase[len(notes) - 1]
+
+
+def heading() -> str:
+    """Return the first line of the table."""
+    return f"| family | stream | {' | '.join(method.name.replace('_', ' ') for method in asked())} |"
+
+
+def table() -> str:
+    """Return the table with its notes."""
+    notes: dict[str, str] = {}
+    body = rows(EVERY, notes)
+    lines = [heading(), "|" + "---|" * (len(asked()) + 2), *body, ""]
+    lines += [f"- *{letter}*: {reason}" for letter, reason in notes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Print the table, or write it."""
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true", help="put the table into docs/architectures.md")
+    made = table()
+    if not parser.parse_args().write:
+        sys.stdout.write(made)
+        return
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

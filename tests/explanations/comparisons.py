@@ -1,0 +1,535 @@
+"""What is compared with the authors' numbers, file by file: by which call, how closely, and why no closer."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.explanations.alti import alti
+from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.attention_flow import attention_flow
+from attnwidgets.explanations.attention_norm import attention_norm
+from attnwidgets.explanations.globenc import globenc
+from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.mixing_ratio import mixing_ratio
+from attnwidgets.explanations.rollout import rollout
+from attnwidgets.explanations.value_zeroing import value_zeroing
+
+from .against_authors import decoder_traces, numbers, traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+# Maps hold float32: half a unit in the last place of a number up to one, and of any number relative to it.
+ROUNDED = 3e-8
+ROUNDED_RELATIVE = 6e-8
+EXACT = 1e-9
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One quantity of one reference file, and the call that gives it.
+
+    Args:
+        file: Name of the file, without its precision.
+        quantity: Part of the keys after the input's name.
+        ours: The call, for people.
+        found: Takes a trace, returns a map, attributions or an array.
+        single: By how much results of float32 models may differ.
+        double: By how much results of float64 models may differ, before a map rounds them to float32.
+        relative: Whether differences are relative, number by number, rather than absolute.
+        why: What keeps the tolerances from being smaller; "" where single precision does.
+        layer: Which layer is compared; None for all.
+        slow: Whether it is compared by the script alone.
+    """
+
+    file: str
+    quantity: str
+    ours: str
+    found: Callable[[Any], Any]
+    single: float
+    double: float
+    relative: bool = False
+    why: str = ""
+    layer: int | None = None
+    slow: bool = False
+
+    def off(self, given: dict[str, Any], expected: Any, *, exact: bool) -> float:
+        """Return the largest difference over all inputs that the file has.
+
+        Args:
+            given: Traces by their names.
+            expected: The file.
+            exact: Whether what a map computes is compared before it is rounded to float32.
+        """
+        worst = -1.0
+        for name, trace in given.items():
+            key = f"{name}/{self.quantity}"
+            if key not in expected:
+                continue
+            theirs = expected[key].astype(np.float64)
+            ours = self._ours(trace, exact=exact)
+            assert ours.shape == theirs.shape, key
+            apart = np.abs(ours - theirs)
+            worst = max(worst, float((apart / np.abs(theirs) if self.relative else apart).max()))
+        assert worst >= 0, f"{self.file} has no {self.quantity}"
+        return worst
+
+    def _ours(self, trace: Any, *, exact: bool) -> np.ndarray:
+        kept = _computed.setdefault(trace, {})
+        if (self.ours, exact) not in kept:
+            kept[self.ours, exact] = _array(self.found(trace), exact=exact)
+        found = kept[self.ours, exact]
+        return found if self.layer is None else found[self.layer]
+
+
+# The same call is compared with several files.
+_computed: weakref.WeakKeyDictionary[Any, dict[tuple[str, bool], np.ndarray]] = weakref.WeakKeyDictionary()
+
+
+def _array(found: Any, *, exact: bool) -> np.ndarray:
+    """Return numbers in float64; of a map before they are rounded to float32, where asked for."""
+    if isinstance(found, MixingMap) and exact:
+        found = np.stack([_numpy(found._compute(layer)) for layer in found.layers])
+    elif hasattr(found, "values"):
+        found = found.values
+    return _numpy(found)
+
+
+def _numpy(found: Any) -> np.ndarray:
+    return np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float64)
+
+
+def models(shared: Path, dtype: str) -> Callable[[str], dict[str, Any]]:
+    """Return what gives the traces that a file is about, each made once."""
+
+    @functools.cache
+    def of(model: str) -> dict[str, Any]:
+        return traces(shared, dtype) if model == "minilm" else decoder_traces(shared, model, dtype)
+
+    return lambda file: of("_".join(file.split("_")[:2]) if file.startswith("tiny") else "minilm")
+
+
+def measured(shared: Path, dtype: str, *, slow: bool = False) -> Iterator[tuple[Comparison, float]]:
+    """Yield every comparison with by how much it is off, for models of a precision."""
+    given = models(shared, dtype)
+    for one in COMPARISONS:
+        if slow or not one.slow:
+            yield one, one.off(given(one.file), numbers(shared, one.file), exact=dtype == "float64")
+
+
+def _jacobians(**options: Any) -> Callable[[Any], MixingMap]:
+    return lambda trace: hidden_token_attribution(trace, normalize=False, **options)
+
+
+def _states(trace: Any) -> np.ndarray:
+    from attnwidgets.tracing.rerun import capture
+
+    blocks = capture(trace, "self", "test")
+    last = blocks.layers[-1].output
+    after = last if blocks.final_norm is None else blocks.after_final_norm(last)
+    return np.stack([_numpy(states[0]) for states in (*(block.hidden for block in blocks.layers), after)])
+
+
+def _parts(trace: Any, measure: Callable[[Any], Any]) -> np.ndarray:
+    import torch
+
+    from attnwidgets.tracing.block_runs import block_of
+    from attnwidgets.tracing.contributions import parts_of
+
+    with torch.no_grad():
+        blocks = (block_of(trace, layer, "self", "test") for layer in range(trace.n_layers()))
+        return np.stack([_numpy(measure(parts_of(block, "res_ln"))) for block in blocks])
+
+
+def _lengths(trace: Any) -> np.ndarray:
+    """Return |v W_O| of every head and token, which the attention weight leaves of a head's norm."""
+    heads, weights = (
+        _array(attention_norm(trace, per_head=True), exact=True),
+        _array(attention(trace), exact=True),
+    )
+    return (heads / weights).mean(axis=2)
+
+
+_SHIFT = 1e-6  # inside the authors' distance
+_IN_SINGLE = "the reference is stored in float32"
+_OF_MAPS = "layers are multiplied as the maps hold them, in float32"
+_NORMS = {
+    "attn_norm": "attn",
+    "attn_norm_res": "res",
+    "attn_norm_res_ln": "res_ln",
+    "attn_norm_enc(res+ln1+ln2)": "enc",
+}
+_RATIOS = {"attn_norm": "attn", "attn_norm_res": "res", "attn_norm_res_ln": "res_ln", "attn_norm_enc": "enc"}
+
+
+def _norms(file: str, quantities: dict[str, str], double: float, why: str) -> list[Comparison]:
+    return [
+        Comparison(
+            file,
+            quantity,
+            f'attention_norm(trace, "{variant}")',
+            lambda trace, variant=variant: attention_norm(trace, variant),
+            5e-5,
+            double,
+            relative=True,
+            why=why,
+        )
+        for quantity, variant in quantities.items()
+    ]
+
+
+def _ratios(file: str, names: tuple[str, ...]) -> list[Comparison]:
+    return [
+        Comparison(
+            file,
+            f"{name}_mixratio",
+            f'mixing_ratio(trace, "{_RATIOS[name]}")',
+            lambda trace, variant=_RATIOS[name]: mixing_ratio(trace, variant),
+            5e-5,
+            2 * ROUNDED_RELATIVE,
+            relative=True,
+            why=f"{_IN_SINGLE}, and so are Attributions",
+        )
+        for name in names
+    ]
+
+
+def _heads(file: str) -> Comparison:
+    return Comparison(
+        file,
+        "head_attn_norm",
+        "attention_norm(trace, per_head=True)",
+        lambda trace: attention_norm(trace, per_head=True),
+        5e-5,
+        ROUNDED_RELATIVE,
+        relative=True,
+        why=_IN_SINGLE,
+    )
+
+
+def _alti(quantity: str, single: float, double: float, why: str = "", **options: Any) -> list[Comparison]:
+    said = "".join(f", {name}={value!r}" for name, value in options.items())
+    return [
+        Comparison(
+            "alti",
+            quantity,
+            f"alti(trace{said})",
+            lambda trace: alti(trace, **options),
+            6e-4 if options.get("after") else 1e-4,
+            6e-4 if options.get("after") else 1e-4,
+            why="the authors' distance adds 1e-6 to every component, ours adds nothing",
+        ),
+        Comparison(
+            "alti",
+            quantity,
+            f'alti(trace{said}, compat="authors")',
+            lambda trace: alti(trace, **options, compat="authors"),
+            single,
+            double,
+            why=why,
+        ),
+    ]
+
+
+def _rolled(quantity: str, how: str, options: dict[str, Any]) -> Comparison:
+    said = "".join(f", {name}={value!r}" for name, value in {"head_reduce": how, **options}.items())
+    return Comparison(
+        "attention_raw_rollout",
+        quantity,
+        f"rollout(trace{said})",
+        lambda trace: rollout(trace, head_reduce=how, **options),
+        1e-6,
+        3e-7,
+        why=f"{_IN_SINGLE}, and so is recorded attention",
+    )
+
+
+COMPARISONS: tuple[Comparison, ...] = (
+    # Raw attention, rollout, flow
+    *(
+        Comparison(
+            "attention_raw_rollout",
+            f"raw_{how}",
+            f'attention(trace).reduce("head", "{how}")',
+            lambda trace, how=how: attention(trace).reduce("head", how),
+            5e-6,
+            6e-7 if how == "sum" else ROUNDED_RELATIVE,
+            why=f"{_IN_SINGLE}, and so is recorded attention",
+        )
+        for how in ("mean", "max", "sum")
+    ),
+    *(_rolled(f"rollout_{how}_addres_norm", how, {}) for how in ("mean", "max", "sum")),
+    _rolled("rollout_mean_nores", "mean", {"residual": None, "normalize": False}),
+    *(
+        Comparison(
+            "attention_flow",
+            quantity,
+            "attention_flow(trace)",
+            attention_flow,
+            1e-6,
+            1e-6,
+            layer=layer,
+            why="capacities are integers, 1e-9 apart, of attention recorded in float32",
+        )
+        for quantity, layer in (("flow_all_layers", None), ("flow_last", -1))
+    ),
+    Comparison(
+        "hidden_states", "attentions", "attention(trace)", attention, 5e-6, ROUNDED_RELATIVE, why=_IN_SINGLE
+    ),
+    Comparison("hidden_states", "hidden_states", "what the blocks read", _states, 2e-5, 5e-7, why=_IN_SINGLE),
+    # Norms, GlobEnc
+    *_norms("globenc_and_norms", _NORMS, ROUNDED_RELATIVE, _IN_SINGLE),
+    *_norms("kobayashi_emnlp2020", {"attn_norm": "attn"}, ROUNDED_RELATIVE, _IN_SINGLE),
+    *_norms("kobayashi_emnlp2021", dict(list(_NORMS.items())[:3]), ROUNDED_RELATIVE, _IN_SINGLE),
+    *_norms("alti", {"norm_res_ln1": "res_ln", "norm_res_ln1_ln2": "enc"}, EXACT, ""),
+    *(_heads(f"{file}") for file in ("globenc_and_norms", "kobayashi_emnlp2020", "kobayashi_emnlp2021")),
+    Comparison(
+        "kobayashi_emnlp2020",
+        "f_norm",
+        "attention_norm(trace, per_head=True) / attention(trace)",
+        _lengths,
+        5e-5,
+        2 * ROUNDED_RELATIVE,
+        relative=True,
+        why=f"{_IN_SINGLE}, and so is recorded attention",
+    ),
+    *_ratios("globenc_and_norms", tuple(_RATIOS)),
+    *_ratios("kobayashi_emnlp2021", tuple(_RATIOS)[:3]),
+    *(
+        Comparison(
+            "globenc_and_norms",
+            quantity,
+            "globenc(trace)",
+            globenc,
+            5e-5,
+            5e-7,
+            relative=True,
+            layer=layer,
+            why=f"{_IN_SINGLE}; {_OF_MAPS}",
+        )
+        for quantity, layer in (
+            ("globenc_rollout_all_layers_unnormalized", None),
+            ("globenc_unnormalized_rollout_last", -1),
+        )
+    ),
+    # ALTI
+    *_alti("alti_layer_contributions", 5e-6, EXACT),
+    *_alti("alti_rollout", 5e-6, 3e-7, _OF_MAPS, rolled_out=True),
+    *_alti("alti_l2_layer_contributions", 5e-6, EXACT, distance="l2"),
+    *_alti("alti_l2_rollout", 5e-6, 3e-7, _OF_MAPS, distance="l2", rolled_out=True),
+    *_alti("alti_ln2_layer_contributions", 1e-4, EXACT, after="norm2"),
+    Comparison(
+        "alti",
+        "resultant_l1_norm",
+        "|y| of its parts",
+        lambda trace: _parts(trace, lambda parts: parts.reference.abs().sum(-1)),
+        5e-5,
+        EXACT,
+        relative=True,
+    ),
+    Comparison(
+        "alti",
+        "alti_neg_l1_distance",
+        "-|t - y| of its parts",
+        lambda trace: _parts(
+            trace,
+            lambda parts: (
+                parts.nearness(parts.reference, 1, shift=_SHIFT) - parts.reference.abs().sum(-1, keepdim=True)
+            ),
+        ),
+        5e-5,
+        EXACT,
+        relative=True,
+    ),
+    Comparison(
+        "alti",
+        "kobayashi_rollout_sum_one",
+        'rollout(attention_norm(trace, "res_ln", normalize="row"), residual=None)',
+        lambda trace: rollout(attention_norm(trace, "res_ln", normalize="row"), residual=None),
+        5e-6,
+        3e-7,
+        why=_OF_MAPS,
+    ),
+    Comparison(
+        "alti",
+        "attention_rollout",
+        "rollout(trace)",
+        rollout,
+        1e-6,
+        3e-7,
+        why=f"{_IN_SINGLE}, and so is recorded attention",
+    ),
+    # Value zeroing
+    Comparison("value_zeroing__cosine", "normalized", "value_zeroing(trace)", value_zeroing, 1e-5, EXACT),
+    Comparison(
+        "value_zeroing__cosine",
+        "raw",
+        "value_zeroing(trace, normalize=False)",
+        lambda trace: value_zeroing(trace, normalize=False),
+        1e-6,
+        EXACT,
+    ),
+    Comparison(
+        "value_zeroing__cosine",
+        "rollout",
+        "rollout(value_zeroing(trace), residual=None)",
+        lambda trace: rollout(value_zeroing(trace), residual=None),
+        1e-5,
+        3e-7,
+        why=_OF_MAPS,
+    ),
+    # The context-mixing toolkit
+    Comparison("toolkit_bert", "value_zeroing", "value_zeroing(trace)", value_zeroing, 1e-5, EXACT),
+    Comparison(
+        "toolkit_bert",
+        "attention_mean",
+        'attention(trace).reduce("head", "mean")',
+        lambda trace: attention(trace).reduce("head", "mean"),
+        1e-6,
+        ROUNDED,
+        why="recorded attention is float32",
+    ),
+    Comparison(
+        "toolkit_bert",
+        "attention_rollout",
+        "rollout(trace)",
+        rollout,
+        1e-6,
+        3e-7,
+        why="recorded attention is float32",
+    ),
+    *(
+        Comparison(
+            "toolkit_bert",
+            f"attention_norm{suffix}_normalized",
+            f'attention_norm(trace, "{variant}", normalize="row")',
+            lambda trace, variant=variant: attention_norm(trace, variant, normalize="row"),
+            5e-6,
+            EXACT,
+        )
+        for suffix, variant in (("", "attn"), ("_res", "res"), ("_res_ln", "res_ln"))
+    ),
+    Comparison(
+        "toolkit_bert",
+        "globenc_normalized_rollout",
+        'globenc(trace, "row")',
+        lambda trace: globenc(trace, "row"),
+        5e-6,
+        3e-7,
+        why=_OF_MAPS,
+    ),
+    *(
+        comparison
+        for file in ("tiny_gemma_toolkit_vz", "tiny_gpt2_toolkit_vz")
+        for comparison in (
+            Comparison(
+                file,
+                "attention_mean",
+                'attention(trace).reduce("head", "mean")',
+                lambda trace: attention(trace).reduce("head", "mean"),
+                1e-5,
+                ROUNDED if "gpt2" in file else 1e-6,
+                why="recorded attention is float32",
+            ),
+            Comparison(
+                file,
+                "hidden_states",
+                "what the blocks read",
+                _states,
+                1e-4,
+                EXACT if "gpt2" in file else 5e-5,
+                why="" if "gpt2" in file else "RMSNorm is written in float32",
+            ),
+        )
+    ),
+    Comparison(
+        "tiny_gemma_toolkit_vz",
+        "vz_normalized",
+        "value_zeroing(trace)",
+        value_zeroing,
+        1e-5,
+        5e-6,
+        why="RMSNorm is written in float32",
+    ),
+    Comparison(
+        "tiny_gpt2_toolkit_vz",
+        "vz_normalized",
+        "value_zeroing(trace)",
+        value_zeroing,
+        5e-4,
+        5e-4,
+        why="the authors round cosines to five decimals",
+    ),
+    Comparison(
+        "tiny_gpt2_toolkit_vz",
+        "vz_normalized",
+        'value_zeroing(trace, distance="cosine_5_decimals")',
+        lambda trace: value_zeroing(trace, distance="cosine_5_decimals"),
+        5e-4,
+        EXACT,
+        why="a cosine next to a rounding step falls to its other side in float32",
+    ),
+    # Hidden token attribution: the first layer alone in the tests, all of them by the script
+    *(
+        Comparison(
+            "hta_autograd_reference",
+            f"global{suffix}_l{layer + 1}",
+            f"hidden_token_attribution(trace, {said}normalize=False{first})",
+            _jacobians(**options, layers=None if layer else 0),
+            1e-5,
+            EXACT,
+            relative=True,
+            layer=layer,
+            slow=layer > 0 or not suffix,
+        )
+        for suffix, said, options in (("", "", {}), ("_x_input", "times_input=True, ", {"times_input": True}))
+        for layer, first in enumerate((", layers=0", *5 * ("",)))
+    ),
+    *(
+        Comparison(
+            "hta_autograd_reference",
+            f"local_jacobian{suffix}_fro",
+            f'hidden_token_attribution(trace, scope="local", {said}normalize=False)',
+            _jacobians(scope="local", **options),
+            1e-5,
+            EXACT,
+            relative=True,
+            slow=True,
+        )
+        for suffix, said, options in (("", "", {}), ("_x_input", "times_input=True, ", {"times_input": True}))
+    ),
+)
+
+
+HEADS = (
+    "file",
+    "quantity",
+    "call",
+    "float32 within",
+    "float64 within",
+    "float32 measured",
+    "float64 measured",
+    "what keeps it there",
+)
+
+
+def row(one: Comparison, single: float, double: float) -> str:
+    """Return a comparison as a line of the table in docs/accuracy.md."""
+    measured_here = (f"{off:.1e}" if off else "0" for off in (single, double))
+    return f"{stated(one)} {' | '.join(measured_here)} | {one.why} |"
+
+
+def stated(one: Comparison) -> str:
+    """Return the part of that line which no machine changes."""
+    relative = " *rel*" if one.relative else ""
+    bounds = (f"{bound:.0e}{relative}".replace("e-0", "e-") for bound in (one.single, one.double))
+    call = one.ours if one.layer is None else f"{one.ours}.layer({one.layer})"
+    cells = (one.file, one.quantity, f"`{call}`", *bounds)
+    return f"| {' | '.join(cells)} |"
