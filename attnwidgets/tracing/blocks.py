@@ -100,7 +100,19 @@ class Block:
         """Return the attention weights [head, query, key], computed in the precision of the tail."""
         query, key = self.call.query.to(self.hidden.dtype), self.call.key.to(self.hidden.dtype)
         with torch.no_grad():
-            return attention_weights(query, key, **self.call.settings)[0]
+            weights = attention_weights(query, key, **self.call.settings)[0]
+            # The weights are too large to keep. What is mixed by them is not, and is asked for as well.
+            if "_mixed" not in vars(self):
+                vars(self)["_mixed"] = torch.matmul(weights, self.head_values())
+        return weights
+
+    @property
+    def mixed(self) -> Tensor:
+        """What the heads mix [head, query, head dim]."""
+        if "_mixed" not in vars(self):
+            self.weights()
+        found: Tensor = vars(self)["_mixed"]
+        return found
 
     def head_values(self) -> Tensor:
         """Return the values [head, key, head dim], once for every query head that reads them."""
@@ -124,9 +136,8 @@ class Block:
 
     def attended(self) -> Tensor:
         """Return the attention's output [query, dim] after W_O and its bias, before `after`."""
-        mixed = torch.matmul(self.weights(), self.head_values())
         matrix, bias = self.projection
-        joined = mixed.transpose(0, 1).flatten(1) @ matrix
+        joined = self.mixed.transpose(0, 1).flatten(1) @ matrix
         return joined if bias is None else joined + bias
 
     def branch(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -152,8 +163,8 @@ class Block:
     def middle(self) -> Tensor:
         """Return z [token, dim], the state with what attention adds; norm 1 of a post-norm block follows."""
         matrix, row, bias = self.branch()
-        mixed = torch.matmul(self.weights(), self.head_values())
-        return self.hidden + row[:, None] * torch.einsum("htv,hvd->td", mixed, matrix) + bias
+        added = self.mixed.transpose(0, 1).flatten(1) @ matrix.flatten(0, 1)
+        return self.hidden + row[:, None] * added + bias
 
     @cached_property
     def beyond(self) -> Block | None:
@@ -202,10 +213,15 @@ class Block:
         post = self.layout.order == "post" and self.norm2 is not None
         return self.norm2(self.last) if post and self.norm2 is not None else self.last
 
-    def off(self) -> float:
-        """Return by how much the recomputed update misses the recorded one; more than 1 is refused."""
+    def off(self, found: Tensor | None = None) -> float:
+        """Return by how much an output [token, dim] misses the recorded one; more than 1 is refused.
+
+        Args:
+            found: The output; that of `recomputed` by default.
+        """
         own = self.call.query.dtype
-        wrong = (self.recomputed() - self.output).double().norm(dim=-1)
+        found = self.recomputed() if found is None else found
+        wrong = (found - self.output).double().norm(dim=-1)
         update = (
             (self.output if self.layout.order == "post" else self.output - self.hidden).double().norm(dim=-1)
         )

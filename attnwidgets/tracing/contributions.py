@@ -3,12 +3,14 @@
 The vector from token j to token i is row_i * sum_h A^h_ij u^h_j with u^h_j = v^h_j matrix^h, and the residual
 connection on the diagonal; in cross-attention it belongs to no key. Heads are summed before anything is
 measured. Lengths come from the Gram matrices of the u^h_j of one token j, head by head:
-|sum_h a_h u_h|^2 = a^T G a. Nothing of size [query, key, dim] is made for them.
+|sum_h a_h u_h|^2 = a^T G a. Nothing of size [query, key, dim] is made for them. Several keys that count as
+one are so many more vectors in the same sum.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -16,22 +18,28 @@ import torch
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
     from attnwidgets.tracing.blocks import Block
 
+    # Keys that count as one, one span after another.
+    Spans = Sequence[Sequence[int]]
+
 Stage = Literal["attn", "res", "res_ln", "enc"]
 
 # Chunks that stay in a processor's cache are fastest there; an accelerator wants more work at a time.
-_CHUNK_BYTES = 2**23
+_CHUNK_BYTES = 2**22
 _ACCELERATOR_CHUNK_BYTES = 2**28
 
 
 @dataclass(frozen=True)
 class Parts:
     """The vectors of one block at one stage.
+
+    Where methods take `spans`, the vectors of a span's keys are added before they are measured, and the
+    result has a column for every span; by default every key is a span of its own.
 
     Args:
         weights: A [head, query, key].
@@ -43,7 +51,6 @@ class Parts:
             is the next); None where the keys are another sequence's, and `own` is of none of them.
         reference: What the parts add up to with biases [query, dim], where the stage is one of the model's
             states.
-        causal: Whether no query reads a later key.
     """
 
     weights: Tensor
@@ -53,67 +60,100 @@ class Parts:
     own: Tensor | None
     own_key: int | None
     reference: Tensor | None
-    causal: bool
 
     @property
     def dim(self) -> int:
         """Size of the vectors."""
         return self.matrix.shape[-1]
 
-    def sources(self, keys: slice) -> Tensor:
-        """Return u [key, head, dim] of some keys."""
-        return torch.einsum("hkv,hvd->khd", self.values[:, keys], self.matrix)
+    @cached_property
+    def read(self) -> Tensor:
+        """Whether any head of a query reads a key [query, key]."""
+        return self.weights.amax(0) > 0
 
-    def _chunks(self, size: int) -> Iterator[tuple[slice, slice]]:
-        """Yield slices of keys with the queries that may read them."""
-        n_keys = self.weights.shape[-1]
-        for start in range(0, n_keys, size):
-            yield slice(start, min(start + size, n_keys)), slice(start if self.causal else 0, None)
+    @cached_property
+    def causal(self) -> bool:
+        """Whether no query reads a later key; not asked where a prefix of keys comes before the tokens."""
+        return self.own_key == 0 and not bool(self.read.triu(1).any())
 
-    def norms(self) -> Tensor:
+    def of_head(self, head: int) -> Parts:
+        """Return the vectors of one head, without the residual connection."""
+        one = slice(head, head + 1)
+        return replace(
+            self, weights=self.weights[one], values=self.values[one], matrix=self.matrix[one], own=None
+        )
+
+    def norms(self, spans: Spans | None = None) -> Tensor:
         """Return the length of every vector [query, key], float64.
 
         Beyond the attention weights this takes no more than a few chunks. Squares and sums are float64, which
         takes the cancellation between heads below the rounding of float32 inputs.
         """
-        n_heads, n_queries, n_keys = self.weights.shape
+        spans = self._each(spans)
+        n_heads, n_queries, _ = self.weights.shape
         exact = _exact_device(self.weights)
-        found = torch.zeros(n_queries, n_keys, dtype=torch.float64, device=exact)
-        size = max(1, _chunk_bytes(exact) // (8 * n_heads * (self.dim + 3 * n_queries)))
-        for keys, queries in self._chunks(size):
-            u = self.sources(keys).to(exact).double()
-            gram = torch.bmm(u, u.transpose(1, 2))
-            a = self.weights[:, queries, keys].to(exact).double().permute(2, 1, 0)
-            square = (torch.bmm(a, gram) * a).sum(-1)
-            found[queries, keys] = square.clamp_(min=0).sqrt_().T
+        found = torch.zeros(n_queries, len(spans), dtype=torch.float64, device=exact)
+        together = n_heads * max(map(len, spans), default=1)
+        few = together < self.dim
+        numbers = together * (self.dim + 3 * n_queries) if few else 2 * self.dim * n_queries
+        for chunk in self._chunks(spans, max(1, _chunk_bytes(exact) // (8 * numbers))):
+            if few:
+                u = chunk.sources().to(exact).double()
+                a = chunk.weights().to(exact).double()
+                square = torch.bmm(torch.bmm(u, u.transpose(1, 2)), a).mul_(a).sum(1)
+            else:
+                square = chunk.vectors().to(exact).double().square_().sum(-1)
+            found[chunk.queries, chunk.elements] = square.clamp_(min=0).sqrt_().T
         found *= self.row.to(exact).double()[:, None]
         if self.own is not None and self.own_key is not None:
-            found.diagonal(self.own_key).copy_(self.kept().to(exact).double().norm(dim=-1))
+            tokens, elements = (places.to(exact) for places in self._owners(spans))
+            found[tokens, elements] = self.kept(spans).to(exact).double().norm(dim=-1)[tokens]
         return found
 
-    def head_norms(self) -> Tensor:
+    def head_norms(self, spans: Spans | None = None) -> Tensor:
         """Return the length of every head's vector [head, query, key], without the residual connection."""
+        if spans is not None:
+            return torch.stack([self.of_head(head).norms(spans) for head in range(len(self.weights))])
         lengths = torch.stack(
             [(v @ m).norm(dim=-1) for v, m in zip(self.values, self.matrix, strict=True)]
         )  # [head, key], one head's vectors at a time
         return self.weights * lengths[:, None] * self.row[:, None]
 
-    def kept(self) -> Tensor:
-        """Return what every token keeps of itself [query, dim]: its vector to itself, with the residual."""
+    def kept(self, spans: Spans | None = None) -> Tensor:
+        """Return what every token keeps of itself [query, dim]: its vector to itself, with the residual.
+
+        With `spans`, what it gets of the span that it lies in.
+        """
         if self.own_key is None:
             return self.own if self.own is not None else self.row.new_zeros(len(self.row), self.dim)
-        weights = self.weights.diagonal(self.own_key, dim1=1, dim2=2)
-        values = self.values[:, self.own_key :]
-        mixed = torch.einsum("hi,hiv,hvd->id", weights, values, self.matrix) * self.row[:, None]
-        return mixed if self.own is None else mixed + self.own
+        if spans is None or all(len(span) == 1 for span in spans):
+            weights = self.weights.diagonal(self.own_key, dim1=1, dim2=2)
+            return self._written(weights[..., None] * self.values[:, self.own_key :])
+        tokens, elements = self._owners(spans)
+        span_of = self.row.new_zeros(self.weights.shape[-1], dtype=torch.long)
+        for element, span in enumerate(spans):
+            span_of[list(span)] = element
+        within = torch.zeros_like(self.read)
+        within[tokens] = span_of == elements[:, None]
+        return self._written((self.weights * within) @ self.values)
 
     def total(self) -> Tensor:
         """Return the sum of every token's vectors [query, dim], with the residual connection."""
-        mixed = torch.einsum("htv,hvd->td", self.weights @ self.values, self.matrix) * self.row[:, None]
-        return mixed if self.own is None else mixed + self.own
+        return self._written(self.weights @ self.values)
+
+    def _written(self, mixed: Tensor) -> Tensor:
+        """Return what heads write of values that they mixed [head, query, head dim], with the residual."""
+        written = mixed.transpose(0, 1).flatten(1) @ self.matrix.flatten(0, 1) * self.row[:, None]
+        return written if self.own is None else written + self.own
 
     def nearness(
-        self, to: Tensor, power: int, *, shift: float = 0.0, chunk_size: int | None = None
+        self,
+        to: Tensor,
+        power: int,
+        *,
+        shift: float = 0.0,
+        chunk_size: int | None = None,
+        spans: Spans | None = None,
     ) -> Tensor:
         """Return by how much nearer every vector comes to one vector per query than nothing at all does.
 
@@ -124,41 +164,119 @@ class Parts:
             to: [query, dim].
             power: 1 or 2, the norm of the difference.
             shift: Added to every component of the difference.
-            chunk_size: Keys at a time; None for as many as fit a chunk.
+            chunk_size: Keys or spans at a time; None for as many as fit a chunk.
+            spans: Keys that count as one.
 
         Returns:
             [query, key]; exactly zero (without a shift) where a query does not read a key at all.
         """
-        n_queries, n_keys = self.weights.shape[1:]
+        spans = self._each(spans)
+        n_queries = len(self.row)
         size = chunk_size or max(1, _chunk_bytes(to.device) // (to.element_size() * self.dim * n_queries))
         nothing = _nearer(to, shift - to, power)
-        found = nothing[:, None].repeat(1, n_keys)
-        scaled = self.weights * self.row[:, None]
-        for keys, queries in self._chunks(size):
-            a = scaled[:, queries, keys].permute(2, 1, 0)
-            count, rows = a.shape[:2]
-            apart = torch.baddbmm(to[queries].expand(count, rows, -1), a, self.sources(keys), beta=-1)
-            if self.own is not None and self.own_key is not None:
-                tokens = torch.arange(count, device=to.device) + keys.start - self.own_key
-                places = (tokens >= 0).nonzero()[:, 0]
-                tokens = tokens[places]
-                apart[places, tokens - (queries.start or 0)] += self.own[tokens]
+        found = nothing[:, None].repeat(1, len(spans))
+        owners = None if self.own is None or self.own_key is None else self._owners(spans)
+        for chunk in self._chunks(spans, size):
+            apart = chunk.vectors(self.row)
+            apart -= to[chunk.queries]
+            if owners is not None and self.own is not None:
+                tokens, elements = owners
+                here = (elements >= chunk.elements.start) & (elements < chunk.elements.stop)
+                tokens, places = tokens[here], elements[here] - chunk.elements.start
+                apart[places, tokens - chunk.queries.start] += self.own[tokens]
             if shift:
                 apart += shift
-            found[queries, keys] = _nearer(to[queries], apart, power).T
-        return torch.where(self.unread(), nothing[:, None], found)
+            found[chunk.queries, chunk.elements] = _nearer(to[chunk.queries], apart, power).T
+        return torch.where(self.unread(spans), nothing[:, None], found)
 
     def own_nearness(self, to: Tensor, power: int, *, shift: float = 0.0) -> Tensor:
         """Return the same of the residual connection alone [query]."""
         own = torch.zeros_like(to) if self.own is None else self.own
         return _nearer(to, own - to + shift, power)
 
-    def unread(self) -> Tensor:
+    def unread(self, spans: Spans | None = None) -> Tensor:
         """Return whether a query gets nothing at all of a key [query, key]: it reads it in no head."""
-        unread = ~self.weights.any(0)
+        read = self.read
+        if spans is not None and any(span != (key,) for key, span in enumerate(spans)):
+            read = torch.stack([read[:, list(span)].any(1) for span in spans], dim=1)
+        unread = ~read
         if self.own_key is not None:
-            unread.diagonal(self.own_key).zero_()
+            tokens, elements = self._owners(self._each(spans))
+            unread[tokens, elements] = False
         return unread
+
+    def _each(self, spans: Spans | None) -> Spans:
+        return [(key,) for key in range(self.weights.shape[-1])] if spans is None else spans
+
+    def _owners(self, spans: Spans) -> tuple[Tensor, Tensor]:
+        """Return the queries whose own tokens lie in spans, and which spans these are, both [place]."""
+        own = self.own_key or 0
+        places = [(key - own, number) for number, span in enumerate(spans) for key in span if key >= own]
+        tokens, elements = torch.tensor(places, device=self.row.device).long().reshape(-1, 2).unbind(1)
+        return tokens, elements
+
+    def _chunks(self, spans: Spans, size: int) -> Iterator[_Chunk]:
+        """Yield spans, a few at a time, with the queries that may read them."""
+        for start in range(0, len(spans), size):
+            some = spans[start : start + size]
+            first = min((key for span in some for key in span), default=0) if self.causal else 0
+            yield _Chunk(self, slice(start, start + len(some)), slice(first, len(self.row)), some)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Vectors of a few spans.
+
+    Args:
+        parts: Where they are from.
+        elements: Which spans.
+        queries: Which queries.
+        spans: Their keys.
+    """
+
+    parts: Parts
+    elements: slice
+    queries: slice
+    spans: Spans
+
+    @cached_property
+    def _keys(self) -> slice | Tensor:
+        """The keys, all spans as long as the longest."""
+        first = self.spans[0][0] if self.spans[0] else 0
+        if all(tuple(span) == (first + place,) for place, span in enumerate(self.spans)):
+            return slice(first, first + len(self.spans))
+        longest = max(map(len, self.spans))
+        keys = [key for span in self.spans for key in (*span, *(longest - len(span)) * (0,))]
+        return torch.tensor(keys, device=self.parts.row.device).long()
+
+    def weights(self) -> Tensor:
+        """Return the attention of the queries [span, key * head, query]."""
+        weights = self.parts.weights[:, self.queries]
+        if isinstance(self._keys, slice):
+            return weights[:, :, self._keys].permute(2, 0, 1).contiguous()
+        weights = weights.index_select(2, self._keys).unflatten(2, (len(self.spans), -1))
+        lengths = torch.tensor([len(span) for span in self.spans], device=weights.device)
+        present = torch.arange(weights.shape[3], device=weights.device) < lengths[:, None]
+        by_span: Tensor = (weights * present).permute(2, 3, 0, 1)
+        return by_span.flatten(1, 2)
+
+    def sources(self) -> Tensor:
+        """Return u [span, key * head, dim]."""
+        u = torch.bmm(self.parts.values[:, self._keys], self.parts.matrix)
+        by_span: Tensor = u.unflatten(1, (len(self.spans), -1)).permute(1, 2, 0, 3)
+        return by_span.flatten(1, 2)
+
+    def vectors(self, row: Tensor | None = None) -> Tensor:
+        """Return sum_h A u [span, query, dim], times the factor of each query if it is given."""
+        weights = self.weights()
+        if row is not None:
+            weights *= row[self.queries]
+        n_heads = len(self.parts.values)
+        if weights.shape[1] < self.parts.dim:
+            return torch.bmm(weights.transpose(1, 2), self.sources())
+        values = self.parts.values[:, self._keys].unflatten(1, (len(self.spans), -1))
+        mixed = torch.einsum("ekhr,hekv->erhv", weights.unflatten(1, (-1, n_heads)), values)
+        return mixed.flatten(2) @ self.parts.matrix.flatten(0, 1)
 
 
 def _nearer(to: Tensor, apart: Tensor, power: int) -> Tensor:
@@ -217,6 +335,4 @@ def parts_of(block: Block, stage: Stage) -> Parts:
         matrix, row = norm.direct(matrix), row / deviation[:, 0]
         own = None if own is None else norm.direct(own) / deviation
         reference = norm(state)
-    # A prefix of keys comes before all tokens, and is none of them.
-    causal = block.own_key == 0 and not bool(torch.triu(weights, diagonal=1).any())
-    return Parts(weights, block.head_values(), matrix, row, own, block.own_key, reference, causal)
+    return Parts(weights, block.head_values(), matrix, row, own, block.own_key, reference)

@@ -6,12 +6,12 @@ Every head's vector of every token is a part of its own here, and so is the resi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.contributions import Parts, parts_of
+from attnwidgets.tracing.contributions import parts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +65,7 @@ def shares_of(
     whole = block.middle if parts.reference is None else parts.reference
     heads = []
     for head in range(len(parts.weights)):
-        near = _of_head(parts, head).nearness(whole, power, shift=shift, chunk_size=chunk_size)
+        near = parts.of_head(head).nearness(whole, power, shift=shift, chunk_size=chunk_size)
         near = near.to("cpu").double().clamp_(min=floor)
         heads.append(near if unread else near.masked_fill_(~parts.weights[head].bool().cpu(), 0.0))
     attention = torch.stack(heads)
@@ -80,13 +80,6 @@ def shares_of(
         mlp / (mlp + rest),
         rest / (mlp + rest),
         block.layout.order == "parallel",
-    )
-
-
-def _of_head(parts: Parts, head: int) -> Parts:
-    one = slice(head, head + 1)
-    return replace(
-        parts, weights=parts.weights[one], values=parts.values[one], matrix=parts.matrix[one], own=None
     )
 
 
