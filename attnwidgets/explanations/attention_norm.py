@@ -103,8 +103,10 @@ def attention_norm(
             f"per_head is for variant 'attn': the residual connection in {variant!r} belongs to no head."
         )
         raise ValueError(message)
-    stream_of = own_stream if variant == "enc" else described_stream
-    stream = stream_of(trace, stream, f"attention_norm {variant!r}")
+    if variant == "enc":
+        stream = own_stream(trace, stream, "attention_norm", what="variant 'enc'")
+    else:
+        stream = described_stream(trace, stream, "attention_norm")
     from attnwidgets.tracing.block_runs import block_of, norms_last
     from attnwidgets.tracing.contributions import parts_of
 

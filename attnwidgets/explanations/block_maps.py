@@ -52,8 +52,10 @@ def described_stream(trace: TraceLike, stream: str | None, method: str) -> str:
     return stream
 
 
-def own_stream(trace: TraceLike, stream: str | None, method: str) -> str:
+def own_stream(trace: TraceLike, stream: str | None, method: str, *, what: str = "") -> str:
     """Return the stream that is meant, of described blocks that attend to themselves and to nothing else.
+
+    `what` names the option that asks for such blocks, where it is not the method itself.
 
     Raises:
         TypeError: Where `trace` is no trace.
@@ -66,8 +68,8 @@ def own_stream(trace: TraceLike, stream: str | None, method: str) -> str:
     if stream in reading:
         own = [name for name in trace.streams if name not in reading]
         message = (
-            f"{method} is of blocks of one attention and a feed-forward layer, and the blocks of stream "
-            f"{stream!r} also read another sequence; pass stream={' or '.join(map(repr, own))}."
+            f"{what or method} is of blocks of one attention and a feed-forward layer, and the blocks of "
+            f"stream {stream!r} also read another sequence; pass stream={' or '.join(map(repr, own))}."
         )
         raise ValueError(message)
     return described_stream(trace, stream, method)

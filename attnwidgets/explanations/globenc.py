@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from attnwidgets.explanations.attention_norm import attention_norm
-from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, require_choice
+from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.rollout import rollout
 
@@ -46,7 +46,7 @@ def globenc(
         normalize: "none" is the published GlobEnc: the product of lengths as they are, which grows from
             layer to layer and whose rows do not sum to one. "row" divides every row of N_l by its sum before
             the product, as later toolkits do; the two are different measures and order tokens differently.
-        stream: Which stream of a model with several; one that attends to itself.
+        stream: Which stream of a model with several, of blocks that read one sequence only.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer. The published numbers are the row of [CLS]
@@ -57,7 +57,7 @@ def globenc(
             opened) where the product of a deep model leaves the range of float32; use "row" then.
     """
     require_choice("normalize", normalize, ("none", "row"))
-    blocks = attention_norm(trace, "enc", stream=stream)
+    blocks = attention_norm(trace, "enc", stream=own_stream(trace, stream, "globenc"))
     from attnwidgets.tracing.block_runs import norms_last
 
     product = rollout(blocks, residual=None, normalize=normalize == "row")

@@ -69,8 +69,10 @@ def mixing_ratio(
         IndexError: Where the model has no such layer.
     """
     require_choice("variant", variant, VARIANTS)
-    stream_of = own_stream if variant == "enc" else described_stream
-    stream = stream_of(trace, stream, f"mixing_ratio {variant!r}")
+    if variant == "enc":
+        stream = own_stream(trace, stream, "mixing_ratio", what="variant 'enc'")
+    else:
+        stream = described_stream(trace, stream, "mixing_ratio")
     import torch
 
     from attnwidgets.tracing.block_runs import block_of, norms_last

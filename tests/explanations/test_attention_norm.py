@@ -104,7 +104,7 @@ def test_wrong_options_name_what_is_taken() -> None:
     for stream in ("decoder", "cross"):
         with pytest.raises(
             ValueError,
-            match=rf"attention_norm 'enc' is of blocks of one attention .* {stream!r} also read another "
+            match=rf"variant 'enc' is of blocks of one attention .* {stream!r} also read another "
             "sequence; pass stream='encoder'",
         ):
             attention_norm(cross, "enc", stream=stream)
