@@ -13,6 +13,7 @@ from attnwidgets.explanations.asked import Asked, asked
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.baselines import baseline_embeddings
 from attnwidgets.explanations.embedding_gradients import embedding_stream, leaf_of
+from attnwidgets.explanations.needs import Need
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.tracelike import carried
 
@@ -40,6 +41,18 @@ class Perturbed:
     embeddings: Tensor
     baseline: Tensor
     features: Tensor
+
+
+def _installed(_: Any, __: str) -> str:
+    return (
+        ""
+        if importlib.util.find_spec("captum")
+        else "which is not installed: pip install attnwidgets[captum]"
+    )
+
+
+CAPTUM = Need("captum", "the package captum", _installed)
+"""The requirement that captum is there, so that a menu says so before the error does."""
 
 
 def require_captum(method: str) -> None:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.perturbation import Perturbed, perturbation_attributions, require_positive
+from attnwidgets.explanations.perturbation import (
+    CAPTUM,
+    Perturbed,
+    perturbation_attributions,
+    require_positive,
+)
 from attnwidgets.explanations.registry import method
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ PAPER = "Castro et al. 2009, Polynomial Calculation of the Shapley Value Based o
 @method(
     "shapley_sampling",
     paper=PAPER,
-    needs=("model", "target", "own tokens"),
+    needs=("model", "target", "own tokens", CAPTUM),
     returns="Attributions [source]",
     cost="samples x elements passes, in batches",
 )

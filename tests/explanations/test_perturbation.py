@@ -101,3 +101,5 @@ def test_bad_input_is_said(classified: Any, method: Any, monkeypatch: pytest.Mon
     )
     with pytest.raises(RuntimeError, match=r"pip install attnwidgets\[captum\]"):
         method(classified)
+    refusal = aw.methods(classified).refusals[method.__name__]
+    assert refusal == "needs the package captum, which is not installed: pip install attnwidgets[captum]"
