@@ -1,4 +1,4 @@
-"""What every measure of context mixing says to input it cannot take: the argument, what is wrong, what to do."""
+"""What measures of context mixing say to input they cannot take: the argument, what is wrong, what to do."""
 
 from __future__ import annotations
 
