@@ -176,8 +176,10 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
     """
     from attnwidgets.explanations.conservation import check_conservation
     from attnwidgets.tracing.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.frozen import differentiable_model
     from attnwidgets.tracing.module_trace import ModuleTrace
 
+    differentiable_model(trace, method)
     if isinstance(trace, ModuleTrace):
         return None
     verdict = check_conservation(trace)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.borrow import borrowed, implementation, unwrap
-from attnwidgets.tracing.frozen import frozen, require_gradients
+from attnwidgets.tracing.borrow import borrowed, implementation
+from attnwidgets.tracing.frozen import differentiable_model, frozen
 from attnwidgets.tracing.memory import room_for_graph
 from attnwidgets.tracing.places import block_names, recorded, word_embeddings
 from attnwidgets.tracing.recorder import forward_parameters, recording
@@ -231,13 +231,7 @@ def differentiable(
         ValueError: Under `torch.inference_mode()`, or with quantised weights.
         UnsupportedModelError: If the trace has no model.
     """
-    if getattr(trace, "model", None) is None or not hasattr(trace, "stream_table"):
-        raise UnsupportedModelError(
-            f"{purpose} runs the model again, and this trace has none; "
-            "make it with aw.trace(model, tokenizer, text)"
-        )
-    model = unwrap(trace.model)
-    require_gradients(model, purpose)
+    model = differentiable_model(trace, purpose)
     with borrowed(model), frozen(model), torch.enable_grad():
         wide: dict[str, Tensor] = {}
         if precision == "float32":

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.borrow import unwrap
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor, nn
+
+    from attnwidgets.tracing.trace import Trace
 
 # How many hold a tensor, and whether it required a gradient before the first.
 _frozen: dict[int, tuple[int, bool]] = {}
@@ -45,6 +50,23 @@ def frozen(model: nn.Module) -> Iterator[None]:
                     del _frozen[id(tensor)]
                     if before:
                         tensor.requires_grad = True
+
+
+def differentiable_model(trace: Trace, purpose: str) -> nn.Module:
+    """Return a trace's model without wrappers.
+
+    Raises:
+        UnsupportedModelError: If the trace has none.
+        ValueError: As `require_gradients` says.
+    """
+    if getattr(trace, "model", None) is None or not hasattr(trace, "stream_table"):
+        raise UnsupportedModelError(
+            f"{purpose} runs the model again, and this trace has none; "
+            "make it with aw.trace(model, tokenizer, text)"
+        )
+    model = unwrap(trace.model)
+    require_gradients(model, purpose)
+    return model
 
 
 def require_gradients(model: nn.Module, purpose: str) -> None:

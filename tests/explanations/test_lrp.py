@@ -269,7 +269,10 @@ def test_what_cannot_be_explained_is_refused_by_name():
     found = trace(model, None, IDS)
     with pytest.raises(ValueError, match=r"rule 'attnlpr'.*attnlrp"):
         lrp(found, 7, rule="attnlpr")
-    with torch.inference_mode(), pytest.raises(ValueError, match="inference_mode"):
+    with (
+        torch.inference_mode(),
+        pytest.raises(ValueError, match=r"lrp needs gradients, which torch\.inference_mode"),
+    ):
         lrp(found, 7)
     with pytest.raises(ValueError, match="does not depend on the input"):
         lrp(found, lambda outputs: outputs.logits[:, -1, 7].detach())
@@ -296,6 +299,8 @@ def test_what_is_no_trace_is_told_what_to_do():
     given = aw.from_attentions(torch.ones(1, 1, 1, 1), ["a"])
     with pytest.raises(ValueError, match="no logits"):
         lrp(given)
+    with pytest.raises(UnsupportedModelError, match="this trace has none"):
+        lrp(given, lambda outputs: outputs.logits)
     sound = torch.randn(400, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match=r'reads pictures.*at="block"'):
         lrp(trace(tiny.wav2vec2(), None, audio=sound), lambda out: out.last_hidden_state[:, 0, 3], at="input")
