@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from attnwidgets.sae.feature_activations import FeatureActivations
     from attnwidgets.sae.features import sae_features
     from attnwidgets.sae.sae import SAE
+    from attnwidgets.sae.steering import steer
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
     from attnwidgets.statistics.retrieval import retrieval_score
@@ -115,6 +116,7 @@ _HOMES = {
     "SAE": "sae.sae",
     "sae_features": "sae.features",
     "FeatureActivations": "sae.feature_activations",
+    "steer": "sae.steering",
     "agreement": "evaluate.agreement",
     "head_statistics": "statistics.head_statistics",
     "induction_score": "statistics.induction",
@@ -192,6 +194,7 @@ __all__ = [
     "shapley_sampling",
     "signed_attention",
     "statistics",
+    "steer",
     "targets",
     "to_html",
     "trace",

@@ -1,0 +1,490 @@
+from __future__ import annotations
+
+import types
+import warnings
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import attnwidgets as aw
+from attnwidgets.sae.site import resolve_site
+from tests.tracing import tiny
+
+from . import made
+
+IDS = torch.tensor([[5, 9, 11, 7, 30, 8], [6, 9, 10, 11, 24, 5]])
+SITE = "blocks.0.hook_resid_post"
+NORMALISED = [
+    {},
+    {"normalize_activations": "layer_norm"},
+    {"architecture": "topk"},
+    {"architecture": "gated"},
+]
+
+
+def big_llama():
+    """A Llama whose states are large enough for features to fire."""
+    return tiny.build(lambda: tiny._plain("Llama", "ForCausalLM", **tiny.GQA, initializer_range=0.4))
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return big_llama()
+
+
+def sae_of(d_in: int = 32, **options) -> aw.SAE:
+    made_ = made.sae(d_in=d_in, site=SITE, **options)
+    made_.maxima = torch.linspace(0.5, 3, 20)
+    return made_
+
+
+def logits(model, ids=IDS, **options) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=ids, **options).logits
+
+
+def replaced(model, change, ids=IDS, site: str = SITE) -> torch.Tensor:
+    """The logits when the states at a site are replaced by a plain hook of torch."""
+
+    def after(_, __, output):
+        return (change(output[0]), *output[1:]) if isinstance(output, tuple) else change(output)
+
+    handle = model.get_submodule(resolve_site(model, site).module).register_forward_hook(after)
+    try:
+        return logits(model, ids)
+    finally:
+        handle.remove()
+
+
+def with_error(sae: aw.SAE, edit, h: torch.Tensor) -> torch.Tensor:
+    """decode(a, edited) + (h - decode(a)): the definition, where aw.steer adds a difference."""
+    a = sae.encode(h)
+    return sae.decode(edit(a.clone()), h) + (h - sae.decode(a, h))
+
+
+def setting(j, value):
+    def edit(a):
+        a[..., j] = value
+        return a
+
+    return edit
+
+
+@pytest.mark.parametrize("options", NORMALISED)
+@pytest.mark.parametrize("mode", ["clamp", "clamp_active", "scale", "ablate", "add", "splice"])
+def test_every_mode_is_what_it_says(llama, options, mode):
+    sae, j, k = sae_of(**options), 4, 1.7
+    with torch.no_grad():
+        a = sae.encode(llama(input_ids=IDS, output_hidden_states=True).hidden_states[1])[..., j]
+    assert 0 < int((a > 0).sum()) < a.numel()  # or modes could not be told apart
+    value = k * float(sae.maxima[j])
+
+    def active(a):
+        a[..., j] = torch.where(a[..., j] > 0, value, 0.0)
+        return a
+
+    def scaled(a):
+        a[..., j] *= k
+        return a
+
+    def added(a):
+        a[..., j] += value
+        return a
+
+    expected = {
+        "clamp": lambda h: with_error(sae, setting(j, value), h),
+        "clamp_active": lambda h: with_error(sae, active, h),
+        "scale": lambda h: with_error(sae, scaled, h),
+        "ablate": lambda h: with_error(sae, setting(j, 0.0), h),
+        "add": lambda h: with_error(sae, added, h),
+        "splice": lambda h: sae.decode(setting(j, value)(sae.encode(h).clone()), h),
+    }[mode]
+    with aw.steer(llama, sae, j, None if mode == "ablate" else k, mode=mode):
+        found = logits(llama)
+    torch.testing.assert_close(found, replaced(llama, expected), atol=1e-5, rtol=1e-5)
+    assert float((found - logits(llama)).abs().max()) > 1e-2
+
+
+def test_clamping_with_the_error_kept_is_a_difference_along_the_direction(llama):
+    sae, j = sae_of(), 4
+    value = 2 * float(sae.maxima[j])
+
+    def delta(h):
+        return h + (value - sae.encode(h)[..., j : j + 1]) * sae.W_dec[j]
+
+    expected = replaced(llama, delta)
+    with aw.steer(llama, sae, j, 2.0):
+        torch.testing.assert_close(logits(llama), expected, atol=5e-6, rtol=1e-5)
+
+
+@given(j=st.integers(0, 19), options=st.sampled_from(NORMALISED))
+@settings(max_examples=15, deadline=None)
+def test_what_keeps_an_activation_changes_nothing(j, options):
+    model, sae = big_llama(), sae_of(**options)
+    plain = logits(model)
+    with aw.steer(model, sae, j, 1.0, mode="scale"):
+        assert torch.equal(logits(model), plain)
+    with aw.steer(model, sae, j, 1.0, maximum=0.0):  # silent features stay silent, others do not
+        clamped = logits(model)
+    with aw.steer(model, sae, j, mode="ablate"):
+        torch.testing.assert_close(logits(model), clamped, atol=1e-6, rtol=0)
+    one = IDS[:1, :1]  # of one token, so that one value keeps it
+    with torch.no_grad():
+        h = model(input_ids=one, output_hidden_states=True).hidden_states[1]
+    expected = logits(model, one)
+    with aw.steer(model, sae, j, 1.0, maximum=float(sae.encode(h)[0, 0, j])):
+        torch.testing.assert_close(logits(model, one), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_several_features_change_at_once_from_what_they_all_were(llama):
+    sae = sae_of()
+
+    def both(a):
+        a[..., 4], a[..., 9] = 0.5 * sae.maxima[4], 2 * sae.maxima[9]
+        return a
+
+    expected = replaced(llama, lambda h: with_error(sae, both, h))
+    with aw.steer(llama, sae, [4, 9], [0.5, 2.0]):
+        torch.testing.assert_close(logits(llama), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_bare_splice_is_the_reconstruction(llama):
+    sae = sae_of()
+    expected = replaced(llama, sae)
+    with aw.steer(llama, sae, None, mode="splice"):
+        torch.testing.assert_close(logits(llama), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["BERT", "GPT-2", "Gemma 2", "GPT-NeoX", "OPT", "ModernBERT", "ALBERT"])
+@pytest.mark.parametrize("hook", ["hook_resid_post", "hook_resid_pre", "hook_mlp_out", "attn.hook_z"])
+def test_every_kind_of_site_is_steered(family, hook):
+    model, sae = tiny.build(tiny.TEXT[family]), sae_of()
+    plain = logits(model)
+    with aw.steer(model, sae, [3, 4], 3.0, site=f"blocks.1.{hook}") as steering:
+        steered = logits(model)
+    assert float((steered - plain).abs().max()) > 1e-4
+    assert steering.relative_change > 0
+    assert torch.equal(logits(model), plain)
+
+
+def test_a_shared_block_is_steered_at_one_of_its_calls():
+    model, sae = tiny.build(tiny.TEXT["ALBERT"]), sae_of()
+    with torch.no_grad(), aw.steer(model, sae, 4, 2.0, site="blocks.1.hook_resid_post"):
+        steered = model(input_ids=IDS, output_hidden_states=True).hidden_states
+    with torch.no_grad():
+        plain = model(input_ids=IDS, output_hidden_states=True).hidden_states
+    assert torch.equal(steered[1], plain[1])
+    assert not torch.equal(steered[3], plain[3])
+
+
+def test_what_else_looks_at_the_states_sees_them_steered(llama):
+    sae = sae_of()
+    with torch.no_grad():
+        plain = llama(input_ids=IDS, output_hidden_states=True).hidden_states
+        with aw.steer(llama, sae, 4, 2.0):
+            steered = llama(input_ids=IDS, output_hidden_states=True).hidden_states
+    assert torch.equal(steered[0], plain[0])
+    expected = with_error(sae, setting(4, 2 * float(sae.maxima[4])), plain[1])
+    torch.testing.assert_close(steered[1], expected, atol=5e-6, rtol=1e-5)
+
+
+# -- positions ---------------------------------------------------------------------------------
+
+
+def changed(model, ids=IDS, run=None, **options) -> list[list[int]]:
+    """The positions of the tokens whose states are changed, pass by pass, of the first row."""
+    passes: list[list[int]] = []
+    seen = {"states": []}
+
+    def before(_, __, output):
+        seen["plain"] = output
+
+    def after(_, __, output):
+        moved = (output[0] - seen["plain"][0]).norm(dim=-1) > 0
+        passes.append(torch.nonzero(moved).flatten().tolist())
+
+    module = model.get_submodule("model.layers.0")
+    with aw.steer(model, sae_of(), 4, 3.0, **options):
+        handles = [
+            module.register_forward_hook(before, prepend=True),
+            module.register_forward_hook(after),
+        ]
+        try:
+            with torch.no_grad():
+                (run or (lambda: model(input_ids=ids)))()
+        finally:
+            for handle in handles:
+                handle.remove()
+    return passes
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        (None, [0, 1, 2, 3, 4, 5]),
+        (2, [2]),
+        ([0, -1], [0, 5]),
+        (slice(1, None), [1, 2, 3, 4, 5]),
+        (slice(-3, -1), [3, 4]),
+        (slice(0, 6, 2), [0, 2, 4]),
+        ("prompt", [0, 1, 2, 3, 4, 5]),
+        ("generated", []),
+        ("last", [5]),
+    ],
+)
+def test_only_the_tokens_at_the_positions_change(llama, positions, expected):
+    assert changed(llama, positions=positions) == [expected]
+
+
+def generating(model, ids, **options):
+    options = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "pad_token_id": 0} | options
+    return lambda: model.generate(input_ids=ids, **options)
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        (None, [[0, 1, 2, 3, 4, 5], [0], [0]]),
+        ("prompt", [[0, 1, 2, 3, 4, 5], [], []]),
+        ("generated", [[], [0], [0]]),
+        ("last", [[5], [0], [0]]),
+        ([1, 7], [[1], [], [0]]),
+        (slice(-1, 7), [[5], [0], []]),
+    ],
+)
+def test_positions_go_on_counting_in_generation_with_a_cache(llama, positions, expected):
+    assert changed(llama, run=generating(llama, IDS[:1]), positions=positions) == expected
+
+
+def test_generation_with_and_without_a_cache_is_the_same(llama):
+    sae = sae_of()
+    found = []
+    for use_cache in (True, False):
+        with aw.steer(llama, sae, 4, 3.0):
+            found.append(generating(llama, IDS[:1], max_new_tokens=8, use_cache=use_cache)())
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], generating(llama, IDS[:1], max_new_tokens=8)())
+
+
+@pytest.mark.parametrize("positions", [None, [1, 4], "last", "generated", slice(-2, None)])
+def test_padding_on_the_left_changes_nothing(llama, positions):
+    sae = sae_of()
+    padded = torch.cat([torch.zeros(1, 2, dtype=torch.long), IDS[:1, :4]], dim=1)
+    batch = torch.cat([IDS[1:], padded])
+    mask = torch.ones_like(batch)
+    mask[1, :2] = 0
+    options = {"max_new_tokens": 4, "min_new_tokens": 4}
+    with aw.steer(llama, sae, [4, 9], 3.0, positions=positions):
+        alone = generating(llama, IDS[:1, :4], **options)()
+    with aw.steer(llama, sae, [4, 9], 3.0, positions=positions):
+        together = generating(llama, batch, attention_mask=mask, **options)()
+    assert together[1, 2:].tolist() == alone[0].tolist()
+
+
+def test_special_tokens_are_left_alone_where_asked_to():
+    model, tokenizer = tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece()
+    sae = sae_of()
+    encoded = tokenizer(["the cat", "the cat sat."], padding=True, return_tensors="pt")
+
+    def hidden():
+        with torch.no_grad():
+            return model(**encoded, output_hidden_states=True).hidden_states[1]
+
+    plain = hidden()
+    special = torch.isin(encoded["input_ids"], torch.tensor([0, 2, 3]))
+    for skip in (tokenizer, [0, 2, 3]):
+        with aw.steer(model, sae, 4, 3.0, skip_special=skip):
+            moved = (hidden() - plain).norm(dim=-1) > 0
+        assert torch.equal(moved, ~special)
+    with aw.steer(model, sae, 4, 3.0, skip_special=tokenizer, positions=[0, 1]):
+        moved = (hidden() - plain).norm(dim=-1) > 0
+    assert moved.nonzero().tolist() == [[0, 1], [1, 1]]
+    embedded = model.get_input_embeddings()(encoded["input_ids"])
+    with (
+        aw.steer(model, sae, 4, 3.0, skip_special=tokenizer),
+        pytest.raises(ValueError, match="needs the ids"),
+    ):
+        model(inputs_embeds=embedded)
+
+
+def test_of_two_stacks_the_one_with_the_site_is_steered():
+    model, sae = tiny.build(tiny.SEQ2SEQ["T5"]), sae_of()
+    starts = {"decoder_input_ids": IDS[:, :3]}
+
+    def run():
+        with torch.no_grad():
+            return model(input_ids=IDS, **starts, output_hidden_states=True)
+
+    plain = run()
+    with aw.steer(model, sae, 4, 3.0, site="decoder.0.hook_resid_post", positions=[1], skip_special=[9]):
+        steered = run()
+    moved = (steered.decoder_hidden_states[1] - plain.decoder_hidden_states[1]).norm(dim=-1) > 0
+    assert not moved.any()  # position 1 holds token 9 in both texts
+    with aw.steer(model, sae, 4, 3.0, site="decoder.0.hook_resid_post", positions=[2], skip_special=[9]):
+        steered = run()
+    moved = (steered.decoder_hidden_states[1] - plain.decoder_hidden_states[1]).norm(dim=-1) > 0
+    assert moved.nonzero().tolist() == [[0, 2], [1, 2]]
+    assert torch.equal(steered.encoder_hidden_states[-1], plain.encoder_hidden_states[-1])
+
+
+# -- coming back -------------------------------------------------------------------------------
+
+
+def hooks(model):
+    return [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_hooks_are_gone_after_an_exception(llama, error):
+    before, plain = hooks(llama), logits(llama)
+    with pytest.raises(error), aw.steer(llama, sae_of(), 4, 2.0):
+        raise error
+    assert hooks(llama) == before
+    assert torch.equal(logits(llama), plain)
+    with (
+        pytest.raises(ValueError, match="is 32 wide"),
+        aw.steer(llama, sae_of(8), 4, site="model.layers.0.mlp"),
+    ):
+        logits(llama)  # an exception from inside a pass
+    assert hooks(llama) == before
+
+
+def test_steerings_nest_and_can_be_used_again(llama):
+    sae = sae_of()
+    outer, inner = aw.steer(llama, sae, 4, 2.0), aw.steer(llama, sae, 9, mode="ablate")
+    with outer:
+        alone = logits(llama)
+        with inner:
+            both = logits(llama)
+        assert torch.equal(logits(llama), alone)
+        with pytest.raises(RuntimeError, match="entered already"):
+            outer.__enter__()
+    assert not torch.equal(both, alone)
+    with outer:
+        assert torch.equal(logits(llama), alone)
+
+
+def test_mode_gradients_and_precision_of_the_model_stay(llama):
+    llama.train()
+    with aw.steer(llama, sae_of(), 4, 2.0):
+        assert llama.training
+        llama(input_ids=IDS).logits.sum().backward()
+    assert llama.model.layers[0].mlp.down_proj.weight.grad is not None
+    llama.zero_grad(set_to_none=True)
+    llama.eval()
+    half = big_llama().bfloat16()
+    with aw.steer(half, sae_of(), 4, 2.0):
+        assert logits(half).dtype == torch.bfloat16
+
+
+def test_a_compiled_model_is_steered_too(llama):
+    compiled = torch.compile(llama, backend="eager")
+    plain = logits(compiled)
+    with aw.steer(llama, sae_of(), 4, 2.0):
+        expected = logits(llama)
+    with aw.steer(compiled, sae_of(), 4, 2.0):
+        torch.testing.assert_close(logits(compiled), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits(compiled), plain)
+
+
+def test_the_size_of_the_change_is_said(llama):
+    sae = sae_of()
+    with torch.no_grad():
+        h = llama(input_ids=IDS, output_hidden_states=True).hidden_states[1]
+    with aw.steer(llama, sae, 4, 1.0, mode="add") as steering:
+        assert steering.relative_change == 0
+        logits(llama)
+    ratio = float((sae.maxima[4] * sae.W_dec[4].norm() / h.norm(dim=-1)).mean())
+    assert steering.relative_change == pytest.approx(ratio, rel=1e-4)
+    with aw.steer(llama, sae, 4, 1000.0) as steering:
+        logits(llama)
+    assert "far from anything it has seen" in steering.warning
+    with aw.steer(llama, sae, 4, 1000.0, positions="generated") as steering:
+        logits(llama)
+    assert (steering.relative_change, steering.warning) == (0.0, "")
+
+
+# -- what is asked for -------------------------------------------------------------------------
+
+
+def test_maxima_come_from_the_sae_numbers_or_statistics(llama):
+    sae = sae_of()
+    own = sae.maxima.clone()
+    with aw.steer(llama, sae, [4, 9], 2.0):
+        expected = logits(llama)
+    bare = sae_of()
+    bare.maxima = None
+    for maximum in (own[[4, 9]].tolist(), types.SimpleNamespace(maxima=own.numpy())):
+        with aw.steer(llama, bare, [4, 9], 2.0, maximum=maximum):
+            torch.testing.assert_close(logits(llama), expected)
+    with pytest.warns(UserWarning, match="maxima are not known"):
+        unknown = aw.steer(llama, bare, 4, 2.0)
+    with unknown:
+        found = logits(llama)
+    with aw.steer(llama, bare, 4, 2.0, maximum=1.0):
+        assert torch.equal(logits(llama), found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        aw.steer(llama, bare, 4, 2.0, mode="scale")  # needs none
+
+
+@pytest.mark.parametrize(
+    ("feature", "scale", "options", "error", "message"),
+    [
+        (20, 1.0, {}, IndexError, "feature 20 is out of range: there are features 0 to 19"),
+        (4, 1.0, {"mode": "clmp"}, ValueError, "Did you mean 'clamp'"),
+        (4, None, {"mode": "scale"}, ValueError, 'mode "scale" needs a scale'),
+        (4, 2.0, {"mode": "ablate"}, ValueError, "takes none"),
+        (None, 1.0, {}, ValueError, "only a splice needs none"),
+        (None, 1.0, {"mode": "splice"}, ValueError, "there is no feature to set"),
+        (
+            [4, 5],
+            [1.0, 2.0, 3.0],
+            {},
+            ValueError,
+            "scale has 3 numbers; taken is one, or one for each feature",
+        ),
+        (4, float("nan"), {}, ValueError, "scale must be finite"),
+        (4, 1.0, {"maximum": torch.ones(3)}, ValueError, "maximum has 3 numbers"),
+        (4, 1.0, {"positions": "first"}, ValueError, "positions must be"),
+        (4, 1.0, {"positions": "promt"}, ValueError, "Did you mean 'prompt'"),
+        (4, 1.0, {"positions": []}, ValueError, "names no token"),
+        (4, 1.0, {"positions": slice(5, 0, -1)}, ValueError, "goes forwards"),
+        (4, 1.0, {"positions": 1.5}, TypeError, "positions must be numbers"),
+        (4, 1.0, {"skip_special": "[CLS]"}, TypeError, "takes a tokenizer or token ids"),
+        (4, 1.0, {"site": "blocks.9.hook_resid_post"}, ValueError, "no block 9"),
+    ],
+)
+def test_what_does_not_fit_is_named_before_anything_runs(llama, feature, scale, options, error, message):
+    before = hooks(llama)
+    with pytest.raises(error, match=message):
+        aw.steer(llama, sae_of(), feature, scale, **options)
+    assert hooks(llama) == before
+
+
+def test_another_models_sae_is_refused_with_both_widths(llama):
+    with pytest.raises(
+        ValueError, match=r"width 8, and 'blocks.0.hook_resid_post' of LlamaForCausalLM is 32 wide"
+    ):
+        aw.steer(llama, sae_of(8), 4, 1.0)
+
+
+def test_a_site_that_is_not_reached_is_said(llama):
+    class Skipping(torch.nn.Module):
+        def __init__(self, inner) -> None:
+            super().__init__()
+            self.inner, self.unused = inner, torch.nn.Linear(32, 32)
+
+        def forward(self, **inputs):
+            return self.inner(**inputs)
+
+    model = Skipping(llama)
+    steering = aw.steer(model, sae_of(), 4, 2.0, site="unused")
+    with steering:
+        logits(model.inner)  # the model itself is not run: nothing to complain of
+    steering.__enter__()
+    model(input_ids=IDS)
+    with pytest.warns(RuntimeWarning, match="nothing was steered: passes of Skipping did not reach 'unused'"):
+        steering.__exit__(None, None, None)
