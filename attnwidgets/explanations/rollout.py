@@ -19,6 +19,7 @@ from attnwidgets.explanations.through_layers import (
     carried_on,
     followed,
     mixed,
+    product,
     require_share,
     shares,
 )
@@ -161,7 +162,7 @@ class _Cumulative:
                 matrix = self._step(number)
                 if self._frontier is not None:
                     before = self._frontier
-                    matrix = matrix @ before if self._output_first else before @ matrix
+                    matrix = product(matrix, before) if self._output_first else product(before, matrix)
                 self._frontier = matrix
                 self._done[number] = _single(matrix, number)
             return self._done[layer]

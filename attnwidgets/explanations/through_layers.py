@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,19 @@ def shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     totals = matrix.sum(axis=-1, keepdims=True)
     divided: NDArray[np.float64] = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals != 0)
     return divided
+
+
+def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return left right.
+
+    Where torch is in use it multiplies: its threads and those of numpy's own library, each waiting busily for
+    work, would take each other's processors.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return left @ right
+    found: NDArray[np.float64] = (torch.from_numpy(left) @ torch.from_numpy(right)).numpy()
+    return found
 
 
 def carried_on(

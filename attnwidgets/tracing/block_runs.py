@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _runs: weakref.WeakKeyDictionary[Trace, dict[str, list[_Kept]]] = weakref.WeakKeyDictionary()
 # Which layout was proved for a module, by module: once per model, not once per trace.
 _proved: weakref.WeakKeyDictionary[nn.Module, tuple[Layout, tuple[Any, ...]]] = weakref.WeakKeyDictionary()
+# The layouts that fit, stream by stream.
+_fitting: weakref.WeakKeyDictionary[Trace, dict[str, list[list[Fit]]]] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
@@ -148,6 +150,10 @@ def _layouts(trace: Any, stream: str, method: str) -> list[list[Fit]]:
             "aw.trace(model, tokenizer, text)."
         )
     model = unwrap(trace.model)
+    known = _fitting.setdefault(trace, {})
+    kept = known.get(stream)
+    if kept is not None and all(model.get_submodule(name) is block for (_, name, block), *_ in kept):
+        return kept
     found = []
     for layer in trace.stream_table[stream].layers:
         if not isinstance(layer, RecordedLayer):
@@ -162,6 +168,7 @@ def _layouts(trace: Any, stream: str, method: str) -> list[list[Fit]]:
                 f"is not described. {WITHOUT}"
             )
         found.append(fits)
+    known[stream] = found
     return found
 
 

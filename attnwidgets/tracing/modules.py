@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SMALL = 1e-4  # how small a probe makes the eps of a norm show
+# Of which kind norms were found to be: their class then, whether centred, and what is added to their weight.
+_kinds: weakref.WeakKeyDictionary[nn.Module, tuple[type, bool, int]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,27 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
         return None
     weight = getattr(module, "weight", None)
     shift = getattr(module, "bias", None)
+    gain = like.new_ones(dim) if weight is None else weight.detach().to(like)
+    shift = None if shift is None else shift.detach().to(like)
+    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    kind = _kinds.get(module)
+    if eps is not None and kind is not None and kind[0] is type(module):
+        return Norm(gain + kind[2], shift, float(eps), kind[1])
     probe = torch.linspace(-1, 2, dim, dtype=like.dtype if weight is None else weight.dtype)
     probe = probe.to(like.device)[None]
     with torch.no_grad():
         made = module(probe).to(like)[0]
         tiny = module(_SMALL * probe).to(like)[0]
-    gain = like.new_ones(dim) if weight is None else weight.detach().to(like)
-    shift = None if shift is None else shift.detach().to(like)
     probe = probe.to(like)[0]
-    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     found = []
     for centred, one in product((False, True), (0, 1) if weight is not None else (0,)):
         norm = Norm(gain + one, shift, 0.0 if eps is None else float(eps), centred)
         if eps is None:
             norm = Norm(gain + one, shift, _eps(norm, tiny, _SMALL * probe), centred)
-        found.append(norm)
-    return min(found, key=lambda norm: float((norm(probe) - made).norm()))
+        found.append((float((norm(probe) - made).norm()), norm, one))
+    _, best, one = min(found, key=lambda item: item[0])
+    _kinds[module] = type(module), best.centred, one
+    return best
 
 
 def _eps(norm: Norm, made: Tensor, probe: Tensor) -> float:
