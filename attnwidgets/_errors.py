@@ -1,4 +1,4 @@
-"""Messages that help: the nearest valid name for a misspelt one."""
+"""Messages that help: the nearest valid name for a misspelt one, and times that can be pictured."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
     for name in unknown:
         message = f"{function}() takes no keyword {name!r}.{suggest(name, choices)}"
         raise TypeError(f"{message} It takes: {', '.join(choices)}.")
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it: "20 seconds", "3 minutes", "5 hours", "12 days"."""
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:,.0f} {unit}s"
+    whole = max(1, round(seconds))
+    return "a second" if whole == 1 else f"{whole} seconds"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._errors import duration
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.needs import at_most, n_keys
@@ -103,7 +104,7 @@ def attention_flow(
     if n_tokens > LIMIT and not force:
         seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
         message = (
-            f"attention_flow over {n_tokens} tokens takes about {seconds / 60:.1f} minutes for layer "
+            f"attention_flow over {n_tokens} tokens takes about {duration(seconds)} for layer "
             f"{source.layers[-1]} alone; pass force=True to run it, give it words "
             "(aw.attention(trace).to('word')), or use aw.rollout, which approximates it in milliseconds."
         )
@@ -118,9 +119,7 @@ def attention_flow(
         layers=source.layers,
         causal=source.causal if source.heads is None or not callable(head_reduce) else None,
         stochastic=True if normalize else None,
-        **carried_on(
-            source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=[]
-        )
+        **carried_on(source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=[])
         | {"on_demand": True},
     )
 

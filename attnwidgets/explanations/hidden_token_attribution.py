@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import duration
 from attnwidgets._progress import progress
 from attnwidgets.explanations.block_maps import require_choice
 from attnwidgets.explanations.mixing_map import MixingMap
@@ -122,10 +123,10 @@ def hidden_token_attribution(
     size = blocks.layers[0].hidden[0].numel()
     if size > LIMIT and not force:
         passes = len(chosen) if scope == "local" else max(chosen) + 1
-        minutes = _estimate(blocks, size, times_input=times_input) * passes / 60
+        seconds = _estimate(blocks, size, times_input=times_input) * passes
         message = (
             f"hidden_token_attribution over {len(key)} tokens of width {size // len(key)} takes about "
-            f"{minutes:.1f} minutes for {passes} layers; pass force=True to run it, choose fewer layers, or "
+            f"{duration(seconds)} for {passes} layers; pass force=True to run it, choose fewer layers, or "
             "shorten the text."
         )
         raise ValueError(message)

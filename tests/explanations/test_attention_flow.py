@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attnwidgets._errors import duration
 from attnwidgets.explanations.attention_flow import LIMIT, attention_flow
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.tracing.run import trace
@@ -59,11 +60,19 @@ def test_long_inputs_are_refused_with_an_estimate():
     n = LIMIT + 1
     long = square(*np.tile(np.eye(n), (2, 1, 1)))
     with pytest.raises(
-        ValueError, match=rf"over {n} tokens takes about [\d.]+ minutes for layer 1.*force=True"
+        ValueError, match=rf"over {n} tokens takes about (a|\d+) (second|minute)s? for layer 1.*force=True"
     ):
         attention_flow(long)
     forced = attention_flow(square(np.eye(n)), force=True)
     assert np.array_equal(forced.layer(0), np.eye(n))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.01, "a second"), (80, "80 seconds"), (95, "2 minutes"), (7000, "2 hours"), (2e8, "2,315 days")],
+)
+def test_times_are_said_in_units_that_can_be_pictured(seconds, said):
+    assert duration(seconds) == said
 
 
 @pytest.mark.parametrize(
