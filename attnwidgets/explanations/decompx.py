@@ -184,6 +184,8 @@ def _require_memory(followed: Propagation, chunk_size: int | None, *, force: boo
 
 def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Float:
     """Return what every source gives to the targets, less what it gives to their foils [target, source]."""
+    import torch
+
     from attnwidgets.tracing.heads import head_of
     from attnwidgets.tracing.propagation import through_head
 
@@ -193,12 +195,14 @@ def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Floa
         for position in dict.fromkeys(position for position, _ in everything)
     }
     rows = sorted({row for position, head in heads.items() for row in head.rows(position)})
-    vectors = followed.run(rows, chunk_size=chunk_size)
+    with torch.no_grad():
+        vectors = followed.run(rows, chunk_size=chunk_size)
     found: dict[Place, Float] = {}
     for position, head in heads.items():
         indices = list(dict.fromkeys(index for other, index in everything if other == position))
         read = vectors[[rows.index(row) for row in head.rows(position)]]
-        given = through_head(head, position, indices, read, followed.rules)
+        with torch.no_grad():
+            given = through_head(head, position, indices, read, followed.rules)
         found |= {
             (position, index): given[:, place].double().cpu().numpy() for place, index in enumerate(indices)
         }
@@ -217,7 +221,9 @@ def _lengths(
     members /= np.maximum(members.sum(1, keepdims=True), 1)
 
     def layer_of(number: int) -> Float:
-        with lock:
+        import torch
+
+        with lock, torch.no_grad():
             if number not in followed.lengths:
                 followed.run(chunk_size=chunk_size)
         rows: Float = members @ followed.lengths[number].numpy()

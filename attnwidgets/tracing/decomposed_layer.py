@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError, repeat_heads
-from attnwidgets.tracing.blocks import resolved, tolerance
+from attnwidgets.tracing.blocks import resolved
 from attnwidgets.tracing.borrow import borrowed
 from attnwidgets.tracing.decomposition import Rules, Vectors
 from attnwidgets.tracing.modules import Norm
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.blocks import Block
 
 # Chunks of rows that stay in a processor's cache are fastest there; an accelerator wants more work at a time.
-_CHUNK_BYTES = 2**23
+_CHUNK_BYTES = 2**25
 _ACCELERATOR_CHUNK_BYTES = 2**28
 
 
@@ -93,6 +93,7 @@ class DecomposedLayer:
         block: The block, proved.
         value: W_V [dim, kv head * head dim] and its bias.
         weights: A [head, query, key], times the factor of a norm after attention.
+        middle: The state with what attention adds [query, dim], before norm 1 of a post-norm block.
         matrix: From heads to what attention adds [head * head dim, dim].
         bias: What attention adds beside that [query, dim].
         feed: The steps of the other side.
@@ -101,6 +102,7 @@ class DecomposedLayer:
     block: Block
     value: Affine
     weights: Tensor
+    middle: Tensor
     matrix: Tensor
     bias: Tensor
     feed: tuple[Step, ...]
@@ -232,7 +234,7 @@ class DecomposedLayer:
         """Return the vectors of the block's output in some rows, of what their heads have drawn."""
         block, rows = self.block, chunk.rows
         added = torch.addmm(chunk.base.flatten(0, 1), mixed.flatten(0, 1), self.matrix)
-        middle = Vectors(block.middle[rows], added.view_as(chunk.base))
+        middle = Vectors(self.middle[rows], added.view_as(chunk.base))
         middle.add(None if bias is None else bias[rows], rules)
         if block.layout.order == "post":
             start = middle if block.norm1 is None else middle.normed(block.norm1, rules)
@@ -282,16 +284,20 @@ def read_layer(block: Block, method: str) -> DecomposedLayer:
             feed = read_steps(steps, block.hidden.shape[-1], block.hidden)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{method} is not available: in {kind}, {error}") from error
-    start = block.hidden if order == "parallel" else block.middle
-    norm = block.norm1 if order == "post" else block.norm2
-    read = start if norm is None else norm(start)
-    expected = block.last - (read if order == "post" else block.middle)
-    if not (_after(feed, read) - expected).norm() <= tolerance(block.call.query.dtype) * expected.norm():
+    weights = block.weights() * row[:, None]
+    drawn = torch.matmul(weights, block.head_values()).transpose(0, 1).flatten(1)
+    middle = block.hidden + drawn @ matrix.flatten(0, 1) + bias
+    if order == "post":
+        start = middle if block.norm1 is None else block.norm1(middle)
+        last = start + _after(feed, start)
+        last = last if block.norm2 is None else block.norm2(last)
+    else:
+        start = block.hidden if order == "parallel" else middle
+        last = middle + _after(feed, start if block.norm2 is None else block.norm2(start))
+    if not block.off(last) <= 1:
         raise UnsupportedModelError(
             f"{method} is not available: the feed-forward layer of {kind} does not compute what its "
             "description says."
         )
-    weights = block.weights() * row[:, None]
-    return DecomposedLayer(
-        block, Affine(*block.value_projection()), weights, matrix.flatten(0, 1), bias, feed
-    )
+    value = Affine(*block.value_projection())
+    return DecomposedLayer(block, value, weights, middle, matrix.flatten(0, 1), bias, feed)

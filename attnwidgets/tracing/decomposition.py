@@ -30,6 +30,8 @@ Gate = Literal["half", "fixed"]
 _GUARD = 1e-12
 # Below which products with a bias are none at all.
 _NONE = 1e-9
+# How much less work is to be had before a map waits: multiplying maps takes more memory than vectors.
+_WORTH = 1.2
 # What torch.nn.functional.cosine_similarity takes for the least length.
 _LEAST = 1e-8
 # Shares that follow from products with the bias alone.
@@ -59,20 +61,27 @@ class Rules:
 class Vectors:
     """base + sum over tails of share x vector: the sources' vectors, and the state of which they are parts.
 
-    Biases stay in `tails` until somebody needs the numbers, so that a wide layer is passed over once.
+    Biases stay in `tails` until somebody needs the numbers, so that a wide layer is passed over once. A map
+    into a wide layer may be `pending`: where there are more sources than a row's two maps, in and out, take
+    to be multiplied, that is less work.
 
     Args:
         state: The model's own state [row, dim]; norms and activations are taken of it.
         base: [row, source, dim], contiguous.
         tails: Pairs of shares [row, source] and a vector [row or 1, dim].
+        pending: The matrix [row or 1, base's dim, dim] that is still to be applied to `base`, which is then
+            another's and not to be written over; None for none.
     """
 
     state: Tensor
     base: Tensor
     tails: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    pending: Tensor | None = None
 
     def whole(self) -> Tensor:
         """Return the vectors [row, source, dim], written to `base`."""
+        if self.pending is not None:
+            self.base, self.pending = torch.matmul(self.base, self.pending), None
         if self.tails:
             shares = torch.stack([share for share, _ in self.tails], dim=-1)
             vectors = torch.stack([vector.expand(len(self.base), -1) for _, vector in self.tails], dim=1)
@@ -82,10 +91,11 @@ class Vectors:
 
     def dot(self, vector: Tensor) -> Tensor:
         """Return every vector's product with one vector [row or 1, dim] a row, [row, source]."""
-        if len(vector) == 1:
-            found = torch.matmul(self.base, vector[0])
+        ahead = vector if self.pending is None else torch.matmul(self.pending, vector[..., None])[..., 0]
+        if len(ahead) == 1:
+            found = torch.matmul(self.base, ahead[0])
         else:
-            found = torch.bmm(self.base, vector[..., None])[..., 0]
+            found = torch.bmm(self.base, ahead[..., None])[..., 0]
         for share, tail in self.tails:
             found = torch.addcmul(found, share, (tail * vector).sum(-1, keepdim=True))
         return found
@@ -140,13 +150,14 @@ class Vectors:
         if isinstance(step, Gated):
             return self.gated(step, rules)
         if isinstance(step, Scale):
-            return Vectors(step(self.state), self.base * step.factor, self.tails_through(step))
+            return Vectors(step(self.state), self.whole() * step.factor, self.tails_through(step))
         return self.activated(step.function, rules)
 
     def normed(self, norm: Norm, rules: Rules) -> Vectors:
         """Return the vectors after a norm whose deviation is that of the state."""
         factor = norm.gain / norm.deviation(self.state)
-        base = self.base - self.base.mean(-1, keepdim=True) if norm.centred else self.base.clone()
+        base = self.base if self.pending is None else self.whole()
+        base = base - base.mean(-1, keepdim=True) if norm.centred else base.clone()
         base.mul_(factor[:, None])
         tails = [
             (share, (vector - vector.mean(-1, keepdim=True) if norm.centred else vector) * factor)
@@ -156,22 +167,36 @@ class Vectors:
         found.add(None if norm.shift is None else norm.shift[None], rules)
         return found
 
-    def projected(self, step: Affine, rules: Rules, products: Tensor | None = None) -> Vectors:
+    def projected(
+        self, step: Affine, rules: Rules, products: Tensor | None = None, *, passes: int = 2
+    ) -> Vectors:
         """Return the vectors after an affine map.
 
         Args:
             step: The map.
             rules: How its bias is shared out.
             products: What to share it by, where that is not its product with every vector [row, source].
+            passes: Of a map into a wide layer, how many such maps every vector passes to be out of it again.
         """
-        base = torch.matmul(self.base, step.matrix)
-        found = Vectors(step(self.state), base, self.tails_through(lambda vector: vector @ step.matrix))
+        tails = self.tails_through(lambda vector: vector @ step.matrix)
+        found = Vectors(step(self.state), self.base, tails, step.matrix[None])
+        if self.pending is not None:
+            matrix = torch.matmul(self.pending, step.matrix)
+            found.base, found.pending = torch.matmul(self.base, matrix), None
+        elif not self._waits(step, rules, passes):
+            found.base, found.pending = torch.matmul(self.base, step.matrix), None
         if step.bias is not None and rules.bias is not None:
             # A product with the bias is the same before the map, where vectors may be shorter.
             shorter = step.matrix.shape[0] < step.matrix.shape[1] and rules.bias in BY_PRODUCT
             products = self.dot((step.matrix @ step.bias)[None]) if shorter and products is None else products
             found.add(step.bias[None], rules, products)
         return found
+
+    def _waits(self, step: Affine, rules: Rules, passes: int) -> bool:
+        """Return whether a map into a wide layer is better multiplied with the one out of it, row by row."""
+        narrow, wide = step.matrix.shape
+        ahead = self.base.shape[1] * (passes * wide - narrow) > _WORTH * narrow * wide
+        return ahead and rules.bias in (*BY_PRODUCT, None)
 
     def activated(self, function: Function, rules: Rules) -> Vectors:
         """Return the vectors after a function of every component, taken for a line through the state."""
@@ -182,24 +207,31 @@ class Vectors:
 
     def gated(self, step: Gated, rules: Rules) -> Vectors:
         """Return the vectors after function(gate(x)) * up(x)."""
-        up = self.projected(step.up, rules)
+        fixed = rules.gate == "fixed"
+        up = self.projected(step.up, rules, passes=2 if fixed else 3)
         gate = step.gate(self.state)
         opened = step.function(gate)
         state = opened * up.state
-        if rules.gate == "fixed":
+        if fixed:
             return up.times(state, opened)
-        half = self.projected(step.gate, rules).activated(step.function, rules)
+        half = self.projected(step.gate, rules, passes=3).activated(step.function, rules)
         half = half.times(state, up.state / 2)
         up = up.times(state, opened / 2)
-        half.base.add_(up.base)
+        if half.pending is not None and up.pending is not None:
+            half.pending.add_(up.pending)
+        elif half.pending is None and up.pending is None:
+            half.base.add_(up.base)
+        else:
+            half.whole().add_(up.whole())
         half.tails += up.tails
         return half
 
     def times(self, state: Tensor, factor: Tensor) -> Vectors:
         """Return the vectors times factors [row, dim], as parts of `state`; the base is written over."""
-        return Vectors(
-            state, self.base.mul_(factor[:, None]), self.tails_through(lambda vector: vector * factor)
-        )
+        tails = self.tails_through(lambda vector: vector * factor)
+        if self.pending is not None:
+            return Vectors(state, self.base, tails, self.pending * factor[:, None])
+        return Vectors(state, self.base.mul_(factor[:, None]), tails)
 
     def tails_through(self, step: Function) -> list[tuple[Tensor, Tensor]]:
         """Return the tails after a linear map."""

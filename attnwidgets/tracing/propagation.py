@@ -54,6 +54,7 @@ class Propagation:
     def __post_init__(self) -> None:
         self.n_layers = self.trace.n_layers(self.stream)
         self.n_tokens = len(self.trace.axes(self.stream)[0])
+        self._kept: tuple[int, DecomposedLayer] | None = None
         self._causal = self.trace.is_causal(self.stream)
         require_chain([self._block(number) for number in range(self.n_layers)], self.method)
 
@@ -61,7 +62,10 @@ class Propagation:
         return block_of(self.trace, layer, self.stream, self.method)
 
     def _layer(self, layer: int) -> DecomposedLayer:
-        return read_layer(self._block(layer), self.method)
+        """Return a layer's algebra; the last one that was asked for is kept."""
+        if self._kept is None or self._kept[0] != layer:
+            self._kept = layer, read_layer(self._block(layer), self.method)
+        return self._kept[1]
 
     def held_bytes(self, chunk_size: int | None = None) -> int:
         """Return what is held at once: a vector and a value vector for every token and source."""
