@@ -68,7 +68,7 @@ def alti(
             output, which differs for post-norm blocks only.
         compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
             moves contributions by up to about 7e-5.
-        chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an
+        chunk_size: Source tokens that are compared at a time; None for as many as fit 4 MB (256 MB on an
             accelerator).
         stream: Which stream of a model with several. In "cross" the residual connection is one more part,
             the decoder's own token: what a row misses of one is its share (Ferrando et al. 2022b, Towards

@@ -9,6 +9,7 @@ one are so many more vectors in the same sum.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -176,8 +177,9 @@ class Parts:
         nothing = _nearer(to, shift - to, power)
         found = nothing[:, None].repeat(1, len(spans))
         owners = None if self.own is None or self.own_key is None else self._owners(spans)
+        room = to.new_empty(min(size, len(spans)), n_queries, self.dim)
         for chunk in self._chunks(spans, size):
-            apart = chunk.vectors(self.row)
+            apart = chunk.vectors(self.row, room)
             apart -= to[chunk.queries]
             if owners is not None and self.own is not None:
                 tokens, elements = owners
@@ -263,17 +265,28 @@ class _Chunk:
     def sources(self) -> Tensor:
         """Return u [span, key * head, dim]."""
         u = torch.bmm(self.parts.values[:, self._keys], self.parts.matrix)
+        if isinstance(self._keys, slice):
+            return u.transpose(0, 1)
         by_span: Tensor = u.unflatten(1, (len(self.spans), -1)).permute(1, 2, 0, 3)
         return by_span.flatten(1, 2)
 
-    def vectors(self, row: Tensor | None = None) -> Tensor:
-        """Return sum_h A u [span, query, dim], times the factor of each query if it is given."""
+    def vectors(self, row: Tensor | None = None, room: Tensor | None = None) -> Tensor:
+        """Return sum_h A u [span, query, dim].
+
+        Args:
+            row: A factor for each query.
+            room: Where to put them, if they fit: new memory for every chunk takes as long as filling it.
+        """
         weights = self.weights()
         if row is not None:
             weights *= row[self.queries]
-        n_heads = len(self.parts.values)
-        if weights.shape[1] < self.parts.dim:
-            return torch.bmm(weights.transpose(1, 2), self.sources())
+        n_heads, dim = len(self.parts.values), self.parts.dim
+        if weights.shape[1] < dim:
+            out = None
+            if room is not None:
+                shape = (len(weights), weights.shape[2], dim)
+                out = room.flatten()[: math.prod(shape)].view(shape)
+            return torch.bmm(weights.transpose(1, 2), self.sources(), out=out)
         values = self.parts.values[:, self._keys].unflatten(1, (len(self.spans), -1))
         mixed = torch.einsum("ekhr,hekv->erhv", weights.unflatten(1, (-1, n_heads)), values)
         return mixed.flatten(2) @ self.parts.matrix.flatten(0, 1)
