@@ -361,6 +361,17 @@ LAYOUTS: tuple[Layout, ...] = (
         after="layer_scale1",
         **_VIT,
     ),
+    Layout(
+        "DINOv2 (before transformers 5.10)",
+        "pre",
+        attention="attention.attention",
+        out="attention.output.dense",
+        norm1="norm1",
+        norm2="norm2",
+        mlp=("mlp", "layer_scale2"),
+        value="attention.attention.value",
+        after="layer_scale1",
+    ),
     Layout("BEiT", "pre", mlp=("mlp", "lambda_2"), after="lambda_1", **_VIT, **_VIT_NORMS),
     Layout("ViT, DeiT, I-JEPA", "pre", mlp=("mlp",), **_VIT, **_VIT_NORMS),
     Layout(

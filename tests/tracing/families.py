@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 import transformers as hf
+from packaging.version import Version
 
+from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
 from tests.tracing.tiny import GQA, SMALL, VOCAB
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60]
 WRITTEN = 4  # tokens that encoder-decoders write
+# By then every family here had joined transformers' attention interface; T5 was the last.
+JOINED = Version(hf.__version__) >= Version("5.15")
 
 
 def noise(*shape: int) -> torch.Tensor:
@@ -31,10 +36,12 @@ class Family:
     Args:
         make: Builds the model.
         given: What `trace` reads, by keyword.
+        outside: Whether it computes attention outside transformers' attention interface in every version.
     """
 
     make: Callable[[], Any]
     given: Mapping[str, Any] = field(default_factory=lambda: {"input_ids": IDS})
+    outside: bool = False
 
     def model(self, dtype: torch.dtype = torch.float32) -> Any:
         """Return the model, the same every time, with biases and gains that show when they are left out."""
@@ -49,7 +56,14 @@ class Family:
     def traced(self, dtype: torch.dtype = torch.float32) -> Any:
         """Return a trace of a fresh model."""
         model = self.model(dtype)
-        return trace(model, None, **self.given)
+        try:
+            found = trace(model, None, **self.given)
+            hidden = found.warning if "outside transformers' attention interface" in found.warning else ""
+        except UnsupportedModelError as error:
+            hidden = str(error)
+        if hidden and not self.outside and not JOINED:
+            pytest.skip(f"transformers {hf.__version__}: {hidden}")
+        return found
 
 
 def _causal(name: str, **options: Any) -> Family:
@@ -181,4 +195,4 @@ MORE: dict[str, Family] = {
 }
 
 # Outside transformers' attention interface: what they return themselves is all there is.
-OUTSIDE: dict[str, Family] = {name: Family(make) for name, make in tiny.OUTSIDE.items()}
+OUTSIDE: dict[str, Family] = {name: Family(make, outside=True) for name, make in tiny.OUTSIDE.items()}
