@@ -17,6 +17,7 @@ from attnwidgets.explanations.block_maps import (
 )
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.rollout import rollout
+from attnwidgets.explanations.through_layers import decoder_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,7 +111,11 @@ def alti(
         own = parts.own_nearness(whole, power, shift=shift).clamp_(min=0)
         return shares(torch.cat([near, own[:, None]], dim=1))[:, :-1]
 
-    norms = norms_last(trace, stream, "alti")
+    notes = [
+        NO_NORM_AFTER if after == "norm2" and not norms_last(trace, stream, "alti") else "",
+        "what a row misses of one is what the token keeps of itself" if stream == "cross" else "",
+        decoder_alone(stream) if rolled_out else "",
+    ]
     options = {"distance": distance, "rolled_out": rolled_out, "after": after, "compat": compat}
     common: dict[str, Any] = {
         "method": "alti",
@@ -118,7 +123,7 @@ def alti(
         "options": options,
         "stream": stream,
         "stochastic": False if stream == "cross" else None,
-        "warning": NO_NORM_AFTER if after == "norm2" and not norms else "",
+        "warning": "; ".join(filter(None, notes)),
     }
     title = "ALTI" if distance == "l1" else "ALTI (L2)"
     if not rolled_out:

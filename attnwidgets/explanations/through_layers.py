@@ -57,6 +57,13 @@ def followed(trace: TraceLike | MixingMap, name: str, stream: str | None) -> Mix
     return source
 
 
+def decoder_alone(stream: str) -> str:
+    """Return what a reader must know of a stream that is followed through its layers, or ""."""
+    if stream != "decoder":
+        return ""
+    return "the decoder's own tokens are followed, and what its blocks read of the encoder is left out"
+
+
 def require_share(residual_weight: float) -> None:
     """Refuse a residual weight that is no share."""
     if not 0.0 <= residual_weight <= 1.0:
@@ -111,7 +118,7 @@ def carried_on(
         "method": method,
         "stream": source.stream,
         "trace_id": source.trace_id,
-        "warning": source.warning,
+        "warning": "; ".join(filter(None, (source.warning, decoder_alone(source.stream)))),
         "predictions": source.predictions,
         "provenance": {
             **{name: source.provenance[name] for name in _KEPT if name in source.provenance},

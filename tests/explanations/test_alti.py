@@ -8,8 +8,10 @@ import torch
 
 from attnwidgets.explanations.alti import alti
 from attnwidgets.explanations.block_maps import shares
+from attnwidgets.explanations.rollout import rollout
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
+from tests.tracing.families import FAMILIES
 
 from .against_authors import SENTENCES, numbers, traces
 
@@ -87,6 +89,27 @@ def test_chunks_and_layers_change_nothing() -> None:
     assert np.allclose(alti(found, layers=1).values[0], whole[1], atol=1e-6)
     assert alti(found, rolled_out=True, layers=-1).layers == (1,)
     assert np.allclose(alti(found, rolled_out=True).layer(1), whole[1] @ whole[0], atol=1e-6)
+
+
+def test_a_decoders_reading_of_its_encoder_leaves_a_share_to_the_token_itself() -> None:
+    found = FAMILIES["Marian"].traced()
+    cross = alti(found, stream="cross")
+    n_queries, n_keys = (len(axis) for axis in found.axes("cross"))
+    assert cross.shape == (2, n_queries, n_keys)
+    totals = cross.values.sum(-1)
+    assert ((totals >= 0) & (totals < 1)).all()
+    assert (totals > 0).any()
+    assert "what the token keeps of itself" in cross.warning
+    own = alti(found, stream="decoder")
+    assert np.allclose(own.values.sum(-1), 1)
+    rolled = alti(found, stream="decoder", rolled_out=True)
+    assert "what its blocks read of the encoder is left out" in rolled.warning
+    assert "left out" in rollout(found, stream="decoder").warning
+    assert not own.warning
+    with pytest.raises(ValueError, match="alti is of blocks of one attention"):
+        alti(found, after="norm2", stream="cross")
+    with pytest.raises(ValueError, match="attends to itself"):
+        alti(found, rolled_out=True, stream="cross")
 
 
 def test_a_row_without_any_contribution_stays_zero() -> None:

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from attnwidgets.explanations.attention_norm import attention_norm
+from attnwidgets.explanations.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.registry import explain
 from attnwidgets.tracing.block_runs import block_of
 from attnwidgets.tracing.contributions import parts_of
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
+from tests.tracing.families import FAMILIES
 
 from .against_authors import relative
 
@@ -109,3 +111,21 @@ def test_wrong_options_name_what_is_taken() -> None:
         ):
             attention_norm(cross, "enc", stream=stream)
     assert attention_norm(cross, "res_ln").stream == "encoder"
+
+
+def test_a_decoder_that_reads_an_encoder_is_measured_on_both_sides() -> None:
+    found = FAMILIES["Marian"].traced()
+    reads = {variant: attention_norm(found, variant, stream="cross") for variant in ("attn", "res", "res_ln")}
+    n_queries, n_keys = (len(axis) for axis in found.axes("cross"))
+    assert reads["attn"].shape == (2, n_queries, n_keys)
+    assert np.array_equal(reads["attn"].values, reads["res"].values)
+    assert not np.allclose(reads["attn"].values, reads["res_ln"].values)
+    assert "the residual connection is of no token that is read" in reads["res"].warning
+    assert not reads["attn"].warning
+    assert attention_norm(found, per_head=True, stream="cross").shape == (2, 4, n_queries, n_keys)
+    own = attention_norm(found, "res_ln", stream="decoder")
+    assert own.causal
+    assert not own.warning
+    ratios = mixing_ratio(found, stream="cross")
+    assert ((ratios.values > 0) & (ratios.values < 1)).all()
+    assert np.allclose(mixing_ratio(found, "attn", stream="cross").values, 1)
