@@ -6,18 +6,29 @@ from attnwidgets.evaluate.agreement import agreement
 from attnwidgets.evaluate.agreement_matrix import Agreement
 from attnwidgets.evaluate.combining import averaged, beside
 from attnwidgets.evaluate.cue_contribution import cue_contribution
+from attnwidgets.evaluate.curves import aopc, area
 from attnwidgets.evaluate.example_scores import example_scores
+from attnwidgets.evaluate.faithfulness import faithfulness
+from attnwidgets.evaluate.fidelity import characterization, fidelity
 from attnwidgets.evaluate.ranking import average_precision, expected_average_precision
+from attnwidgets.evaluate.removal import OPERATORS, possible_operators
 from attnwidgets.evaluate.scorecard import Scorecard
 
 __all__ = [
+    "OPERATORS",
     "Agreement",
     "Scorecard",
     "agreement",
+    "aopc",
+    "area",
     "average_precision",
     "averaged",
     "beside",
+    "characterization",
     "cue_contribution",
     "example_scores",
     "expected_average_precision",
+    "faithfulness",
+    "fidelity",
+    "possible_operators",
 ]

@@ -1,0 +1,105 @@
+"""Orders in which parts are taken away: an explanation's, chance's, and an oracle's that asks the model."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.removal import Answers
+
+    Float = NDArray[np.float64]
+    Order = NDArray[np.intp]
+    Ask = Callable[[NDArray[np.bool_]], Answers]
+
+Rounding = Literal["ceil", "floor", "nearest"]
+ROUNDINGS: tuple[Rounding, ...] = ("ceil", "floor", "nearest")
+Oracle = Literal["leave_one_out", "greedy"]
+ORACLES: tuple[Oracle, ...] = ("leave_one_out", "greedy")
+
+_SLACK = 1e-9  # 0.1 * 30 is a little more than 3
+
+
+def count_of(share: float, n: int, rounding: Rounding) -> int:
+    """Return how many of `n` elements a share is: "ceil", "floor" (int()), or "nearest" (halves up)."""
+    exact = share * n
+    if rounding == "ceil":
+        return math.ceil(exact - _SLACK)
+    return math.floor(exact + (_SLACK if rounding == "floor" else 0.5 + _SLACK))
+
+
+def ranked(values: Float, features: Order, *, by: str) -> Order:
+    """Return features from the highest value to the lowest; equal ones in the order of the text."""
+    own = values[features]
+    return features[np.argsort(-(np.abs(own) if by == "magnitude" else own), kind="stable")]
+
+
+def without(n: int, order: Order, k: int) -> NDArray[np.bool_]:
+    """Return what is removed [element] where the first `k` of an order are taken away."""
+    gone = np.zeros(n, dtype=bool)
+    gone[order[:k]] = True
+    return gone
+
+
+def only(n: int, order: Order, features: Order, k: int) -> NDArray[np.bool_]:
+    """Return what is removed [element] where of all features the first `k` of an order alone are kept."""
+    gone = np.zeros(n, dtype=bool)
+    gone[features] = True
+    gone[order[:k]] = False
+    return gone
+
+
+def one_by_one(n: int, features: Order, ask: Ask, score: Callable[[Answers], Float]) -> Float:
+    """Return how much the score falls when each feature alone is removed [feature]."""
+    gone = np.zeros((len(features) + 1, n), dtype=bool)
+    gone[np.arange(len(features)), features] = True
+    found = score(ask(gone))
+    drops: Float = found[-1] - found[:-1]
+    return drops
+
+
+def oracle_order(
+    how: Oracle,
+    n: int,
+    features: Order,
+    ask: Ask,
+    score: Callable[[Answers], Float],
+    *,
+    keep: bool,
+    longest: int,
+) -> Order:
+    """Return the order that an oracle takes, who may ask the model.
+
+    Args:
+        how: "leave_one_out": by how much the score falls without each feature alone; "greedy": the feature
+            that lowers the score most is removed, then of what is left the one that does, and so on.
+        n: How many elements there are.
+        features: Those that are ranked.
+        ask: Takes what is removed [variant, element].
+        score: The number that should fall.
+        keep: Of "greedy", whether features are added to nothing instead, the one that raises the score most.
+        longest: How many steps are needed.
+    """
+    if how == "leave_one_out":
+        drops = np.nan_to_num(one_by_one(n, features, ask, score), nan=-np.inf)
+        return features[np.argsort(-drops, kind="stable")]
+    chosen: list[int] = []
+    left = features.tolist()
+    while left and len(chosen) < longest:
+        sets = [np.array([*chosen, one], dtype=np.intp) for one in left]
+        gone = np.stack([only(n, s, features, len(s)) if keep else without(n, s, len(s)) for s in sets])
+        found = score(ask(gone)) * (1 if keep else -1)
+        chosen.append(left.pop(int(np.argmax(np.nan_to_num(found, nan=-np.inf)))))
+    return np.array(chosen + left, dtype=np.intp)
+
+
+def random_orders(features: Order, draws: int, seed: Sequence[int]) -> list[Order]:
+    """Return orders drawn at random."""
+    generator = np.random.default_rng(seed)
+    return [generator.permutation(features) for _ in range(draws)]

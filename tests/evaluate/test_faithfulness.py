@@ -1,0 +1,362 @@
+"""Removal and what is scored by it: by hand, against recorded scores, and where it must fail."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from attnwidgets.evaluate import OPERATORS, aopc, area, characterization, faithfulness, fidelity
+from attnwidgets.explanations import Attributions
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVERY = ("comprehensiveness", "sufficiency", "log_odds", "deletion", "insertion")
+QUARTERS = (0.0, 0.25, 0.5, 1.0)
+MASK = 4
+
+
+@pytest.fixture(scope="module")
+def classified() -> Any:
+    """A trace of a random classifier in float64: [CLS] un ##believ ##able cat [SEP]."""
+    return aw.trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat")
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Any:
+    """A trace of a random decoder without a tokenizer."""
+    return aw.trace(tiny.build(tiny.TEXT["GPT-2"]).double(), None, input_ids=[3, 17, 42, 8, 99])
+
+
+def given(trace: Any, values: Any, **options: Any) -> Attributions:
+    return Attributions(values, axis=trace.axes()[0], stream=trace.default_stream, **options)
+
+
+def run(trace: Any, ids: list[int], **more: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return trace.model(input_ids=torch.tensor([ids]), **more).logits[0].double()
+
+
+def additive(weights: list[float]) -> Any:
+    """A trace of a BERT whose logit 1 is a sum of the weights of its words: a linear bag of words.
+
+    Attention is uniform, positions and types are zeros, norms are the identity.
+    """
+    config = hf.BertConfig(
+        vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4
+    )
+    model = hf.BertForSequenceClassification(config).double().eval()
+    inner = model.bert
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.LayerNorm):
+                setattr(module, name, torch.nn.Identity())
+    table = inner.embeddings.word_embeddings.weight.data
+    table[10 : 10 + len(weights), 0] = torch.tensor(weights, dtype=torch.float64)
+    layer = inner.encoder.layer[0].attention
+    layer.self.value.weight.data.copy_(torch.eye(8))
+    layer.output.dense.weight.data.copy_(torch.eye(8))
+    # The first token has no embedding of its own, so that its state is the mean over the text.
+    inner.pooler.dense.weight.data.copy_(0.01 * torch.eye(8))
+    model.classifier.weight.data[1, 0] = 300.0
+    return aw.trace(model, None, input_ids=[5, *range(10, 10 + len(weights))])
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_is_what_it_says(classified: Any, operator: str) -> None:
+    ids = classified.inputs["input_ids"][0].tolist()
+    found = faithfulness(
+        classified, given(classified, [9, 0, 3, 2, 1, 9]), 1, operator=operator, metrics="deletion",
+        thresholds=(0.5,), score="number",
+    )  # fmt: skip
+    gone = (2, 3)
+    swapped = {"mask": MASK, "pad": 0}
+    if operator == "delete":
+        expected = run(classified, [one for at, one in enumerate(ids) if at not in gone])
+    elif operator == "attention_mask":
+        mask = torch.tensor([[int(at not in gone) for at in range(len(ids))]])
+        expected = run(classified, ids, attention_mask=mask)
+    elif operator in swapped:
+        expected = run(classified, [swapped[operator] if at in gone else one for at, one in enumerate(ids)])
+    else:
+        model = copy.deepcopy(classified.model)
+        table = model.bert.embeddings.word_embeddings.weight
+        table.data = torch.cat([table.data, (table.data.mean(0) * (operator == "mean"))[None]])
+        extra = len(table) - 1
+        with torch.no_grad():
+            swap = [extra if at in gone else one for at, one in enumerate(ids)]
+            expected = model(input_ids=torch.tensor([swap])).logits[0]
+    assert found.samples[0, 0, 0, 0] == pytest.approx(float(expected[1]), abs=1e-9)
+
+
+def test_every_metric_by_hand(classified: Any) -> None:
+    values = [9.0, 0.3, -3.0, 2.0, 1.0, 9.0]
+    card = faithfulness(
+        classified,
+        {"mine": given(classified, values)},
+        2,
+        operator="mask",
+        metrics=EVERY,
+        thresholds=QUARTERS,
+    )
+    ids = classified.inputs["input_ids"][0].tolist()
+    order = [3, 4, 1, 2]
+    whole = run(classified, ids).softmax(-1)[2]
+    for at, k in enumerate((0, 1, 2, 4)):
+        less = run(classified, [MASK if i in order[:k] else one for i, one in enumerate(ids)]).softmax(-1)[2]
+        alone = run(classified, [MASK if i in order[k:] else one for i, one in enumerate(ids)]).softmax(-1)[2]
+        expected = [whole - less, whole - alone, (less / whole).log(), less, alone]
+        np.testing.assert_allclose(card.of("mine")[0, :, at], np.array(expected), atol=1e-9)
+    assert card.baselines == ("random", "oracle")
+    np.testing.assert_allclose(aopc(card).of("mine")[0, :, 0], card.of("mine")[0].mean(-1))
+    curve = card.of("mine")[0, 3]
+    assert area(card).of("mine")[0, 3, 0] == pytest.approx(np.trapezoid(curve, QUARTERS))
+
+
+def test_words_are_removed_as_a_whole_and_magnitude_ranks_by_size(classified: Any) -> None:
+    word = given(classified, [0, -4, -4, -4, 1, 0]).to("word")
+    ids = classified.inputs["input_ids"][0].tolist()
+    options: dict[str, Any] = {
+        "operator": "delete",
+        "metrics": "deletion",
+        "thresholds": (0.5,),
+        "score": "number",
+    }
+    found = faithfulness(classified, word, 0, by="magnitude", **options)
+    assert found.unit == "word"
+    kept = run(classified, [ids[0], *ids[4:]])
+    assert found.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
+    found = faithfulness(classified, word, 0, **options)
+    kept = run(classified, [*ids[:4], ids[5]])
+    assert found.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
+
+
+def test_a_decoder_goes_on_from_the_last_token_that_is_left(decoder: Any) -> None:
+    values = given(decoder, [0, 1, 2, 3, 4])
+    options: dict[str, Any] = {"metrics": "deletion", "thresholds": (0.4, 1.0)}
+    found = faithfulness(decoder, values, 7, operator="delete", **options)
+    expected = run(decoder, [3, 17, 42])[-1].softmax(-1)[7]
+    assert found.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
+    assert np.isnan(found.samples[0, 0, 0, 1])
+    assert "nothing is left" in found.warning
+    found = faithfulness(decoder, values, 7, operator="attention_mask", **options)
+    assert np.isnan(found.samples[0, 0, 0, 1])
+    mask = torch.tensor([[1, 1, 1, 0, 0]])
+    expected = run(decoder, [3, 17, 42, 8, 99], attention_mask=mask)[-1].softmax(-1)[7]
+    assert found.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize(("rounding", "k"), [("ceil", 2), ("floor", 1), ("nearest", 1)])
+def test_rounding_is_what_it_says(classified: Any, rounding: Any, k: int) -> None:
+    values = given(classified, [0, 4, 3, 2, 1, 0])
+    options: dict[str, Any] = {"operator": "mask", "metrics": "deletion", "score": "number"}
+    found = faithfulness(classified, values, 0, thresholds=(0.3,), rounding=rounding, **options)
+    exact = faithfulness(classified, values, 0, thresholds=(k / 4,), **options)
+    np.testing.assert_array_equal(found.samples, exact.samples)
+
+
+def test_batches_do_not_change_a_number(classified: Any) -> None:
+    values = given(classified, [0, 4, 3, 2, 1, 0])
+    for operator in OPERATORS:
+        one, many = (
+            faithfulness(classified, values, operator=operator, metrics=EVERY, batch_size=size)
+            for size in (1, 64)
+        )
+        np.testing.assert_allclose(one.samples, many.samples, atol=1e-12)
+
+
+def test_on_an_additive_model_the_oracle_is_never_beaten_and_chance_lies_between() -> None:
+    weights = [0.3, -0.2, 0.7, 0.1, -0.5]
+    trace = additive(weights)
+    whole, single = float(trace.logits[1]), []
+    for at in range(len(weights)):
+        ids = [5, *(0 if at == i else 10 + i for i in range(len(weights)))]
+        single.append(whole - float(run(trace, ids)[1]))
+    np.testing.assert_allclose(np.array(single) / np.array(weights), single[0] / weights[0], rtol=2e-2)
+    orders = {
+        str(order): given(trace, [-9.0, *np.argsort(order)]) for order in itertools.permutations(range(5))
+    }
+    picked = dict(list(orders.items())[::5])
+    for oracle in ("leave_one_out", "greedy"):
+        card = faithfulness(
+            trace, picked, 1, operator="zero", metrics=("comprehensiveness", "sufficiency"),
+            thresholds=(0.2, 0.4, 0.6, 0.8), oracle=oracle, special=False,
+        )  # fmt: skip
+        best = card.of("oracle")[0][:, None]
+        others = np.stack([card.of(name)[0] for name in (*picked, "random")], axis=1)
+        assert (others[0] <= best[0] + 1e-9).all()
+        assert (others[1] >= best[1] - 1e-9).all()
+        assert (others.std(axis=1) > 0.001).all()
+
+
+def test_where_the_input_does_not_matter_all_score_as_chance(classified: Any) -> None:
+    model = copy.deepcopy(classified.model)
+    model.classifier.weight.data.zero_()
+    trace = aw.trace(model, classified.tokenizer, "unbelievable cat")
+    card = faithfulness(
+        trace, {"mine": given(trace, [0, 1, 2, 3, 4, 0])}, 1, operator="pad", metrics=EVERY[:3]
+    )
+    np.testing.assert_allclose(card.samples, 0.0, atol=1e-12)
+
+
+def test_fidelity_in_both_modes_and_kinds(classified: Any) -> None:
+    values = given(classified, [0, 4, 3, 2, 1, 0])
+    ids = classified.inputs["input_ids"][0].tolist()
+    decision = int(classified.logits.argmax())
+    cuts = [(range(1, 1 + k), range(1 + k, 5)) for k in (1, 2)]
+    parts = [
+        [run(classified, [MASK if i in g else t for i, t in enumerate(ids)]) for g in cut] for cut in cuts
+    ]
+    for label in range(3):
+        hard = fidelity(
+            classified, values, label, operator="mask", mode="phenomenon", thresholds=(0.25, 0.5)
+        ).samples[0, :, 0]
+        right = decision == label
+        expected = [[abs(right - int(part.argmax() == label)) for part in pair] for pair in parts]
+        np.testing.assert_array_equal(hard, np.array(expected).T)
+    soft = fidelity(classified, values, operator="mask", kind="probability", thresholds=(0.25, 0.5))
+    whole = classified.logits.double().softmax(-1)[decision]
+    expected = [[float(whole - part.softmax(-1)[decision]) for part in pair] for pair in parts]
+    np.testing.assert_allclose(soft.samples[0, :, 0], np.array(expected).T, atol=1e-6)
+    model = fidelity(classified, values, operator="mask", thresholds=(0.25, 0.5)).samples[0, :, 0]
+    expected = [[int(part.argmax() != decision) for part in pair] for pair in parts]
+    np.testing.assert_array_equal(model, np.array(expected).T)
+
+
+def test_characterization_and_its_limits() -> None:
+    assert characterization(0.6, 0.2) == pytest.approx(2 / (1 / 0.6 + 1 / 0.8))
+    assert characterization(0.6, 0.2, (0.9, 0.1)) == pytest.approx(characterization(0.6, 0.2, (9, 1)))
+    np.testing.assert_array_equal(characterization([0, 0.5, 1, 0], [0.5, 1, 0, 1]), [0, 0, 1, 0])
+    assert np.isnan(characterization([-0.1, 1.2, np.nan, 0.5], [0, 0, 0, -0.1])).all()
+    with pytest.raises(ValueError, match="weights must be two numbers above zero"):
+        characterization(0.5, 0.5, (0, 1))
+
+
+def test_several_texts_methods_by_name_and_rows_of_maps(classified: Any) -> None:
+    traces = aw.trace(classified.model, classified.tokenizer, ["unbelievable cat", "cat cat"])
+    card = faithfulness(
+        traces,
+        {
+            "gradient": "input_x_gradient",
+            "l2": ("saliency", {}),
+            "row": lambda trace: aw.rollout(trace).select(layer=-1).to_attributions("row", query="cls"),
+        },
+        1,
+        operator="delete",
+        thresholds=(0.5,),
+    )
+    assert card.n_examples == len(traces) == 2
+    assert card.methods == ("gradient", "l2", "row", "random", "oracle")
+    alone = faithfulness(
+        traces[1], aw.input_x_gradient(traces[1], 1), 1, operator="delete", thresholds=(0.5,), draws=1
+    )
+    np.testing.assert_allclose(card.of("gradient")[1], alone.samples[0, :, 0], atol=1e-12)
+    assert "row" in card._repr_html_()
+
+
+def test_the_model_comes_back_as_it_was(classified: Any) -> None:
+    model = classified.model
+    before = copy.deepcopy(model.state_dict())
+    hooks = [len(module._forward_hooks) for module in model.modules()]
+    model.train()
+    try:
+        faithfulness(classified, "input_x_gradient", 1, operator="mean", thresholds=(0.5,))
+        assert model.training
+    finally:
+        model.eval()
+    assert hooks == [len(module._forward_hooks) for module in model.modules()]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_undefined_is_nan_with_the_reason(classified: Any) -> None:
+    constant = faithfulness(classified, {"flat": given(classified, [1] * 6)}, 1, operator="mask")
+    assert np.isnan(constant.of("flat")).all()
+    assert not np.isnan(constant.of("random")).any()
+    assert "flat is constant" in constant.warning
+    norm = aw.targets.embedding_norm(0)
+    card = faithfulness(
+        classified, given(classified, [0, 1, 2, 3, 4, 0]), norm, operator="mask", metrics=EVERY[:3:2],
+        thresholds=(0.5,),
+    )  # fmt: skip
+    assert np.isfinite(card.samples[0, 0]).all()
+    assert np.isnan(card.samples[0, 1]).all()
+    assert "no probability" in card.warning
+
+
+def test_one_token_and_none(classified: Any) -> None:
+    trace = aw.trace(classified.model, classified.tokenizer, "cat")
+    card = faithfulness(trace, given(trace, [0, 1, 0]), 1, operator="mask", thresholds=(1.0,))
+    assert np.isfinite(card.samples).all()
+    bare = aw.trace(classified.model, None, input_ids=[1, 7, 2])
+    alone = faithfulness(bare, given(bare, [0, 1, 0]), 1, operator="delete", thresholds=(1.0,))
+    assert np.isnan(alone.samples[0, 0]).all()
+
+
+def test_bad_input_is_said(classified: Any, decoder: Any) -> None:
+    values = given(classified, [0, 4, 3, 2, 1, 0])
+    with pytest.raises(ValueError, match="Did you mean 'delete'"):
+        faithfulness(classified, values, operator="delte")
+    with pytest.raises(ValueError, match=r"no mask token\); possible are 'delete', 'zero'"):
+        faithfulness(decoder, given(decoder, [0, 1, 2, 3, 4]), operator="mask")
+    with pytest.raises(ValueError, match="Did you mean 'sufficiency'"):
+        faithfulness(classified, values, operator="mask", metrics="suficiency")
+    with pytest.raises(ValueError, match="another input than traces"):
+        faithfulness(decoder, values, operator="delete")
+    with pytest.raises(TypeError, match="to_attributions"):
+        faithfulness(classified, aw.rollout(classified), operator="delete")
+    with pytest.raises(ValueError, match=r"unit='\.\.\.'"):
+        faithfulness(classified, {"a": values, "b": values.to("word")}, operator="mask")
+    with pytest.raises(ValueError, match=r"take one, \.select"):
+        faithfulness(classified, aw.input_x_gradient(classified, [0, 1]), operator="mask")
+    with pytest.raises(ValueError, match="'delete' moves the tokens"):
+        faithfulness(classified, values, aw.targets.embedding_norm(0), operator="delete")
+    with pytest.raises(ValueError, match="shares of the features"):
+        faithfulness(classified, values, operator="mask", thresholds=(5,))
+    with pytest.raises(ValueError, match="true label of every trace"):
+        fidelity(classified, values, operator="mask", mode="phenomenon")
+    with pytest.raises(ValueError, match="'positve' is not a class"):
+        faithfulness(classified, values, "positve", operator="mask")
+    with pytest.raises(ValueError, match="2 for 1 traces"):
+        faithfulness(classified, [values, values], operator="mask")
+
+
+def test_comprehensiveness_and_sufficiency_equal_ferret(shared: Path, minilm: Any) -> None:
+    from safetensors.torch import load_file
+
+    folder = shared / "reference" / "lrp"
+    encoder, tokenizer = minilm
+    config = copy.deepcopy(encoder.config)
+    config.num_labels = 3
+    model = hf.BertForSequenceClassification(config).eval()
+    model.bert.load_state_dict(encoder.state_dict(), strict=False)
+    model.load_state_dict(load_file(folder / "models" / "minilm_head.safetensors"), strict=False)
+    arrays = np.load(folder / "ferret_minilm.npz")
+    trace = aw.trace(model, tokenizer, input_ids=arrays["input_ids"].tolist())
+    names = ("gradxinput", "ig_pad", "attnlrp", "grad_l2")
+    scores = {name: given(trace, arrays[f"scores.{name}"]) for name in names}
+    n = len(trace.tokens) - 2
+    shares = [round(0.1 * step, 1) for step in range(1, 11)]
+    for ours, theirs in (("delete", "del"), ("mask", "mask")):
+        card = faithfulness(
+            trace, scores, 0, operator=ours, thresholds=shares, rounding="floor", positive=True, oracle=None,
+            draws=1,
+        )  # fmt: skip
+        for name in names:
+            # ferret takes sets that are equal once, and none that is empty.
+            positive = int((arrays[f"scores.{name}"][1:-1] > 0).sum())
+            sizes = [min(int(share * n), positive) for share in shares]
+            once = [at for at, size in enumerate(sizes) if size and size not in sizes[:at]]
+            found = card.of(name)[0][:, once].mean(axis=-1)
+            expected = [arrays[f"aopc_{kind}.{theirs}_pos.{name}"] for kind in ("compr", "suff")]
+            np.testing.assert_allclose(found, expected, atol=1e-5)
