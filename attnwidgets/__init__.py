@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.randomized import randomized
     from attnwidgets.sae.feature_activations import FeatureActivations
+    from attnwidgets.sae.feature_stats import feature_stats
     from attnwidgets.sae.features import sae_features
     from attnwidgets.sae.sae import SAE
+    from attnwidgets.sae.stats import FeatureStats
     from attnwidgets.sae.steering import steer
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
@@ -116,6 +118,8 @@ _HOMES = {
     "SAE": "sae.sae",
     "sae_features": "sae.features",
     "FeatureActivations": "sae.feature_activations",
+    "feature_stats": "sae.feature_stats",
+    "FeatureStats": "sae.stats",
     "steer": "sae.steering",
     "agreement": "evaluate.agreement",
     "head_statistics": "statistics.head_statistics",
@@ -143,6 +147,7 @@ __all__ = [
     "ContributionGraph",
     "Explorer",
     "FeatureActivations",
+    "FeatureStats",
     "HeadGrid",
     "Heatmap",
     "LayerSlider",
@@ -171,6 +176,7 @@ __all__ = [
     "evaluate",
     "explain",
     "explore",
+    "feature_stats",
     "from_attentions",
     "globenc",
     "head_statistics",

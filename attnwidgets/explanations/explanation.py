@@ -264,6 +264,7 @@ _TEXT_SHOWN = 60
 _ELSEWHERE = {
     "Scorecard": "attnwidgets.evaluate.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",
+    "FeatureStats": "attnwidgets.sae.stats",
     "Agreement": "attnwidgets.evaluate.agreement_matrix",
     "HeadStatistics": "attnwidgets.statistics.table",
 }

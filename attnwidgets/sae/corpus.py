@@ -33,11 +33,13 @@ class Window:
         counts: Which tokens count: no special ones, and not the first of a decoder's where it has no
             beginning-of-text token (it draws attention whatever it is, and its states are far out).
         text: Number of the text.
+        begin: Place in its text, special tokens not counted, that the first of them has or would have.
     """
 
     ids: tuple[int, ...]
     counts: tuple[bool, ...]
     text: int
+    begin: int
 
 
 class Corpus:
@@ -67,8 +69,7 @@ class Corpus:
         prepend_bos: bool | None = None,
         skip_first: bool | None = None,
     ) -> None:
-        if isinstance(texts, str):
-            raise ValueError("texts must be several texts, not one string; pass [text].")  # noqa: TRY004
+        require_texts(texts)
         self.model = model
         self.tokenizer = text_tokenizer(tokenizer)
         self.texts = texts
@@ -120,17 +121,18 @@ class Corpus:
                     raise ValueError("texts are strings: pass the tokenizer that spells them.")
                 ids = self._ids(text)
                 for begin in range(0, len(ids), self.room):
-                    yield self._window((*self.before, *ids[begin : begin + self.room], *self.after), number)
+                    cut = (*self.before, *ids[begin : begin + self.room], *self.after)
+                    yield self._window(cut, number, begin - len(self.before))
             else:
                 given = [int(i) for i in text]
                 for begin in range(0, len(given), self.context):
-                    yield self._window(tuple(given[begin : begin + self.context]), number)
+                    yield self._window(tuple(given[begin : begin + self.context]), number, begin)
 
-    def _window(self, ids: tuple[int, ...], text: int) -> Window:
+    def _window(self, ids: tuple[int, ...], text: int, begin: int) -> Window:
         counts = [i not in self.special for i in ids]
         if self.skip_first and (counts[0] or self.always_skip):
             counts[0] = False
-        return Window(ids, tuple(counts), text)
+        return Window(ids, tuple(counts), text, begin)
 
     def inputs(self, windows: Sequence[Window]) -> dict[str, Any]:
         """Return what the model is called with for a batch of windows, padded on the right."""
@@ -145,6 +147,12 @@ class Corpus:
         if "use_cache" in forward_parameters(self.model):
             inputs["use_cache"] = False
         return inputs
+
+
+def require_texts(texts: Any) -> None:
+    """Raise ValueError for one string in the place of several texts."""
+    if isinstance(texts, str):
+        raise ValueError("texts must be several texts, not one string; pass [text].")  # noqa: TRY004
 
 
 def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterator[list[Window]]:

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnwidgets.sae.slots import NONE, Slots, rank_in_group
+from attnwidgets.sae.tally import BINS, INTERVALS, Chunk, Tally
+
+FEATURES = 6
+
+
+def stream(seed: int, windows: int = 40) -> list[Chunk]:
+    """Windows of random length with activations of very different sizes, one chunk a window."""
+    generator = np.random.default_rng(seed)
+    found, place = [], 0
+    for window in range(windows):
+        n = int(generator.integers(2, 9))
+        if window % 3 == 0:
+            place = 0
+        sizes = 10.0 ** generator.uniform(-2, 2, size=(n, FEATURES))
+        fires = generator.random((n, FEATURES)) < np.linspace(0.02, 0.9, FEATURES)
+        activations = np.where(fires, sizes, 0).astype(np.float32)
+        activations[generator.random((n, FEATURES)) < 0.05] = 4.0  # ties, and a power of two
+        counts = np.ones(n, dtype=bool)
+        counts[0] = False
+        found.append(
+            Chunk(
+                activations,
+                generator.integers(0, 99, n),
+                counts,
+                np.full(n, window),
+                np.full(n, window // 3),
+                place + np.arange(n) - 1,
+            )
+        )
+        place += n - 1
+    return found
+
+
+def joined(parts: list[Chunk]) -> Chunk:
+    names = ("activations", "ids", "counts", "window", "text", "place")
+    return Chunk(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def tallied(parts: list[Chunk], cut: int = 1, **options) -> Tally:
+    tally = Tally(
+        FEATURES, **({"examples": 4, "per_interval": 2, "before": 2, "after": 1, "seed": 0} | options)
+    )
+    for begin in range(0, len(parts), cut):
+        tally.add(joined(parts[begin : begin + cut]))
+    return tally
+
+
+def same(one: Tally, other: Tally) -> bool:
+    first, second = one.state(), other.state()
+    return all(
+        np.array_equal(first[name], second[name]) for name in first if name != "total"
+    ) and np.allclose(first["total"], second["total"])
+
+
+@given(seed=st.integers(0, 1000), cut=st.sampled_from([2, 3, 7, 40]))
+@settings(max_examples=20, deadline=None)
+def test_how_tokens_are_cut_into_chunks_does_not_matter(seed, cut):
+    assert same(tallied(stream(seed)), tallied(stream(seed), cut))
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_counts_and_histograms_are_those_of_a_plain_loop(seed):
+    parts = stream(seed)
+    tally = tallied(parts, 5)
+    whole = joined(parts)
+    inside = whole.activations[whole.counts]
+    assert tally.tokens == len(inside)
+    assert np.array_equal(tally.count, (inside > 0).sum(0))
+    assert np.array_equal(tally.maxima, inside.max(0))
+    np.testing.assert_allclose(tally.total, inside.sum(0, dtype=np.float64))
+    fired = (inside > 0).astype(int)
+    assert np.array_equal(tally.pairs().toarray(), fired.T @ fired)
+    assert tally.paired_tokens == tally.tokens
+    for j in range(FEATURES):
+        values = inside[:, j][inside[:, j] > 0].astype(np.float64)
+        if not len(values):
+            continue
+        top = 2.0 ** tally.exponent[j]
+        assert top / 2 < values.max() <= top
+        edges = top * np.arange(BINS + 1) / BINS
+        expected = [int(((values > low) & (values <= high)).sum()) for low, high in pairwise(edges)]
+        assert tally.histogram[j].tolist() == expected
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_the_top_examples_are_the_largest_activations_one_a_window(seed):
+    parts = stream(seed)
+    tally = tallied(parts, 4)
+    whole = joined(parts)
+    for j in range(FEATURES):
+        best = []
+        first = 0
+        for part in parts:
+            values = np.where(part.counts, part.activations[:, j], 0)
+            if values.max() > 0:
+                at = int(values.argmax())
+                best.append((-values[at], first + at))
+            first += len(part.ids)
+        expected = sorted(best)[:4]
+        found = {name: field[j] for name, field in tally.top.fields.items()}
+        assert [-value for value, _ in expected] == found["value"][: len(expected)].tolist()
+        assert (found["text"][len(expected) :] == NONE).all()
+        for slot, (_, token) in enumerate(expected):
+            assert whole.text[token] == found["text"][slot]
+            assert whole.place[token] == found["place"][slot]
+            for offset in range(-2, 2):
+                inside = 0 <= token + offset < len(whole.ids)
+                inside = inside and whole.window[token + offset] == whole.window[token]
+                assert found["ids"][slot][offset + 2] == (whole.ids[token + offset] if inside else NONE)
+                shown = whole.activations[token + offset, j] if inside else 0
+                assert found["activations"][slot][offset + 2] == shown
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=10, deadline=None)
+def test_drawn_examples_lie_in_their_intervals_and_are_as_many_as_there_are(seed):
+    tally = tallied(stream(seed), 3)
+    fields = tally.drawn.fields
+    per = BINS // INTERVALS
+    for j in range(FEATURES):
+        counts = tally.histogram[j].reshape(INTERVALS, per).sum(-1)
+        for interval in range(INTERVALS):
+            row = j * INTERVALS + interval
+            values = fields["value"][row][np.isfinite(fields["key"][row])].astype(np.float64)
+            assert len(values) == min(2, counts[interval])
+            if len(values):
+                width = 2.0 ** tally.exponent[j] / INTERVALS
+                assert (values > interval * width).all()
+                assert (values <= (interval + 1) * width).all()
+
+
+def test_draws_are_even():
+    """Of 64 tokens with one activation, each is among the two that are kept about as often."""
+    ones = np.ones((64, 1), dtype=np.float32)
+    index = np.arange(64)
+    chunk = Chunk(ones, index, np.ones(64, dtype=bool), index, index, index)
+    seen: Counter[int] = Counter()
+    for seed in range(800):
+        tally = Tally(1, examples=1, per_interval=2, before=0, after=0, seed=seed)
+        tally.add(chunk)
+        row = tally.drawn.fields["text"][INTERVALS - 1]
+        assert row[0] != row[1]
+        seen.update(row.tolist())
+    expected = 2 * 800 / 64
+    assert sum((seen[i] - expected) ** 2 / expected for i in range(64)) < 120  # chi square, 63 degrees
+
+
+def test_a_checkpoint_goes_on_as_if_nothing_had_happened():
+    parts = stream(3)
+    first = tallied(parts[:17])
+    again = Tally(FEATURES, examples=4, per_interval=2, before=2, after=1, seed=0)
+    again.restore(first.state())
+    for part in parts[17:]:
+        again.add(part)
+    assert same(again, tallied(parts))
+
+
+def test_nothing_grows_with_the_tokens():
+    sizes = [
+        sum(a.nbytes for n, a in tallied(stream(0, k)).state().items() if "pairs" not in n) for k in (20, 80)
+    ]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("groups", [[], [3], [1, 1, 1], [0, 0, 2, 5, 5, 5]])
+def test_ranks_begin_anew_in_every_group(groups):
+    seen: Counter[int] = Counter()
+    expected = []
+    for group in groups:
+        expected.append(seen[group])
+        seen[group] += 1
+    assert rank_in_group(np.array(groups, dtype=np.int64)).tolist() == expected
+
+
+def test_slots_keep_the_smallest_keys_and_the_first_of_equals():
+    slots = Slots(2, 3, 1)
+    for keys in ([5.0, 1.0, 3.0], [3.0, 0.5, 9.0]):
+        values = np.arange(3, dtype=np.float32)
+
+        def payload(chosen, values=values):
+            one = np.zeros((len(chosen), 1))
+            return {"value": values[chosen], "text": chosen, "place": chosen, "ids": one, "activations": one}
+
+        slots.insert(np.array([1, 1, 1]), np.array(keys), payload)
+    assert slots.fields["key"][1].tolist() == [0.5, 1.0, 3.0]
+    assert slots.fields["text"][1].tolist() == [1, 1, 2]  # 3.0 of the first, not the second
+    assert not np.isfinite(slots.fields["key"][0]).any()
