@@ -89,6 +89,34 @@ def function(score: Callable[[Any], Tensor], name: str = "") -> Request:
     return Request("function", score, None, name or getattr(score, "__name__", "function"))
 
 
+def generated(trace: Trace) -> list[Request]:
+    """Return the logits of the generated tokens, each at the position that predicted it, as targets.
+
+    One row for every token of the answer: `aw.lrp(trace, target=aw.targets.generated(trace))` is [target,
+    source].
+
+    Args:
+        trace: Of a model that generates: `aw.trace(..., max_new_tokens=...)`, or an encoder-decoder's.
+
+    Raises:
+        ValueError: Where nothing was generated, or the model has no logits for tokens.
+    """
+    logits = logits_of(trace, "target", "generated()")
+    start = trace.boundary
+    decoder = trace.inputs.get("decoder_input_ids")
+    ids = trace.input_ids if decoder is None else decoder[0]
+    if start is None or ids is None or logits.dim() == CLASSES:
+        message = (
+            "generated() has nothing to name: this trace holds no generated tokens; "
+            "aw.trace(..., max_new_tokens=...) lets a model that generates go on."
+        )
+        raise ValueError(message)
+    stream = "decoder" if decoder is not None else trace.default_stream
+    count = len(trace.axes(stream)[0]) - start
+    # Counted from the end: pictures and soundtracks may stand before the tokens.
+    return [token(int(ids[-back]), position=len(logits) - back - 1) for back in range(count, 0, -1)]
+
+
 def resolve_targets(
     trace: Trace, target: Any, *, method: str, name: str = "target", logit: bool = False
 ) -> tuple[Target, ...]:

@@ -254,7 +254,7 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
-    names = ("layer", "head", "unit", "method", "stream", "pinned")
+    names = ("layer", "head", "unit", "method", "stream", "pinned", "target", "foil")
     state = selection.get_state(key=names)
     return {**{name: state[name] for name in names}, "hover": None}
 

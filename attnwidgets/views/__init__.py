@@ -9,6 +9,7 @@ from attnwidgets.views.explorer import Explorer, explore
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.heatmap import Heatmap
 from attnwidgets.views.layer_slider import LayerSlider
+from attnwidgets.views.relevance_map import RelevanceMap
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.sources import is_attributions
 from attnwidgets.views.token_strip import TokenStrip
@@ -22,6 +23,7 @@ __all__ = [
     "HeadGrid",
     "Heatmap",
     "LayerSlider",
+    "RelevanceMap",
     "Selection",
     "TokenStrip",
     "View",
@@ -32,6 +34,12 @@ __all__ = [
 
 
 def view_of(explanation: Explanation, **options: Any) -> View:
-    """Return the view that shows an explanation best: a Heatmap of a map, a TokenStrip of attributions."""
-    view = TokenStrip if is_attributions(explanation) else Heatmap
-    return view(explanation, **options)
+    """Return the view that shows an explanation best.
+
+    That is a Heatmap of a map; of attributions a TokenStrip, or a RelevanceMap where there are several
+    targets or something is said of every layer.
+    """
+    if not is_attributions(explanation):
+        return Heatmap(explanation, **options)
+    more = getattr(explanation, "map", None) is not None or len(explanation.shape) > 1
+    return (RelevanceMap if more else TokenStrip)(explanation, **options)

@@ -12,10 +12,12 @@ from traitlets import Dict, Unicode
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
+from attnwidgets.views.beside import are_attributions, beside
+from attnwidgets.views.keys import base_of
 from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
 from attnwidgets.views.menu import entries_of, outdated
-from attnwidgets.views.offer import RECORDED, check_units, is_trace, offered
+from attnwidgets.views.offer import RECORDED, askable, check_units, is_trace, offered
 from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
@@ -48,7 +50,8 @@ class View(anywidget.AnyWidget):
     `aw.link` joins views of different traces.
 
     Args:
-        shown: A MixingMap, Attributions or trace (then: its attention).
+        shown: A MixingMap, Attributions or trace (then: its attention). A list of Attributions over the same
+            elements is shown as rows on one scale, each named by its target.
         marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
         index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
         title: Heading.
@@ -64,6 +67,7 @@ class View(anywidget.AnyWidget):
 
     _VIEW: ClassVar[str] = ""
     _MANY_METHODS: ClassVar[bool] = False
+    _WITH_LAYERS: ClassVar[bool] = False
     _MARKS: ClassVar[str] = ""
 
     _esm = Unicode().tag(sync=True)
@@ -94,11 +98,16 @@ class View(anywidget.AnyWidget):
         if index_base not in {0, 1}:
             raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
         methods, units = _names("methods", methods), _names("units", units)
-        explanations, menu = offered(self._VIEW, shown, methods, many=self._MANY_METHODS)
+        if are_attributions(shown):
+            shown = beside(shown)
+        explanations, menu = offered(
+            self._VIEW, shown, methods, many=self._MANY_METHODS, layers=self._WITH_LAYERS
+        )
         check_units(self._VIEW, explanations, units)
         main = explanations[0]
         self._explanations = tuple(explanations)
         self._menu = tuple(menu)
+        self._askable = askable(shown, explanations) if self._MANY_METHODS else {}
         # What is named belongs into a page; what the menu only offers does not.
         self._asked_for = bool(methods) or not is_trace(shown)
         self._holder = uuid4().hex
@@ -178,6 +187,7 @@ class View(anywidget.AnyWidget):
                 units=self._options["units"],
                 first=(layer, self._wanted["head"]),
                 menu=self._menu,
+                askable=self._askable,
             )
         except BaseException:  # the method's own error, or an interrupt while it computes
             store.release(self._holder)
@@ -201,7 +211,7 @@ class View(anywidget.AnyWidget):
     def sources(self) -> list[Source]:
         """Return what this view offers: its methods in its units."""
         units = self._options["units"]
-        held = [source for source in self.store.sources() if source.method in self._keys]
+        held = [source for source in self.store.sources() if base_of(source.method) in self._keys]
         return [source for source in held if source.unit in units] or held if units else held
 
     def complete(self, layers: Collection[int] | None = None) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.beside import beside
+from attnwidgets.views.sources import is_attributions
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,6 +43,11 @@ class Entry:
         """Name of the method, as people read it."""
         return self.name.replace("_", " ")
 
+    @property
+    def takes_targets(self) -> bool:
+        """Whether the method can be asked about a target, rather than a foil."""
+        return {"target", "foil"} <= set(self.method.options)
+
     def describe(self, key: str) -> dict[str, Any]:
         """Return the Offer of wire.ts."""
         return {
@@ -49,23 +57,39 @@ class Entry:
             "cost": self.method.cost,
             "refusal": self.refusal,
             "mark": str(getattr(self.method, "mark", "")),
+            "targets": self.takes_targets,
         }
 
-    def make(self) -> list[Any]:
+    def make(self, target: int | None = None, foil: int | None = None) -> list[Any]:
         """Return what the method says of every stream it can follow, the trace's default one first.
+
+        Args:
+            target: Class or token that is explained; None: what the model predicts.
+            foil: What it is contrasted with. Attributions then come as three rows: of the target, of the foil,
+                and of the one rather than the other.
 
         Raises:
             ValueError: Where it can follow none; and whatever else the method raises.
         """
-        made = [self._of(name) for name in _streams(self.method, self.trace)]
+        made = [self._of(name, target, foil) for name in _streams(self.method, self.trace)]
         found = [explanation for explanation in made if not isinstance(explanation, ValueError)]
         if not found:
             raise made[0]
         return found
 
-    def _of(self, stream: str | None) -> Any:
+    def _of(self, stream: str | None, target: int | None, foil: int | None) -> Any:
+        options: dict[str, Any] = {"stream": stream} if stream else {}
+        if target is not None:
+            options["target"] = target
+        explain = self.method.function
         try:
-            return self.method.function(self.trace, **({"stream": stream} if stream else {}))
+            if foil is None:
+                return explain(self.trace, **options)
+            contrast = explain(self.trace, **options, foil=foil)
+            if not is_attributions(contrast):
+                return contrast
+            alone = [explain(self.trace, **(options | {"target": one})) for one in (target, foil)]
+            return beside([*alone, contrast], title=contrast.title)
         except ValueError as error:  # "cross", say, leads from one sequence to another
             return error
 

@@ -38,7 +38,9 @@ def attention_of(trace: Any) -> list[Any]:
     return [attention(trace, stream=name) for name in streams]
 
 
-def offered(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> tuple[list[Any], list[Entry]]:
+def offered(
+    view: str, shown: Any, methods: Sequence[str], *, many: bool, layers: bool = False
+) -> tuple[list[Any], list[Entry]]:
     """Return the explanations that a view has from the start, and the menu of those made when chosen.
 
     Args:
@@ -46,6 +48,7 @@ def offered(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> tup
         shown: A MixingMap, Attributions, or a trace.
         methods: Names of methods to offer; empty: the view's own choice.
         many: Whether the view offers a choice of methods.
+        layers: Whether it shows what attributions say of every layer beside them.
 
     Raises:
         TypeError: `shown` is nothing that can be shown.
@@ -65,7 +68,8 @@ def offered(view: str, shown: Any, methods: Sequence[str], *, many: bool) -> tup
     if not many:
         if methods:
             raise ValueError(f"{view}() shows one method; methods= is for Explorer().")
-        return [shown] if is_explanation(shown) else attention_of(shown), []
+        found = [shown] if is_explanation(shown) else attention_of(shown)
+        return _with_layers(found) if layers else found, []
     if is_explanation(shown):
         return _from_map(view, shown, methods), []
     return _from_trace(shown, methods)
@@ -96,8 +100,19 @@ def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry
 
 def _with_layers(explanations: Sequence[Any]) -> list[Any]:
     """Return explanations, and what attributions among them say of every layer."""
-    maps = [getattr(explanation, "map", None) for explanation in explanations]
+    maps = [getattr(explanation, "map", None) for explanation in explanations if is_attributions(explanation)]
     return [*explanations, *(found for found in maps if found is not None)]
+
+
+def askable(shown: Any, explanations: Sequence[Any]) -> dict[str, Entry]:
+    """Return, by name, the methods among explanations of a trace that can be asked about other targets."""
+    if not is_trace(shown):
+        return {}
+    from attnwidgets.explanations.registry import methods
+
+    table = methods()
+    found = [Entry(table[item.method], shown) for item in explanations if item.method in table]
+    return {entry.name: entry for entry in found if entry.takes_targets}
 
 
 def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:

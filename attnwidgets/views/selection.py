@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traitlets import Any as AnyTrait
-from traitlets import Int, Unicode, validate
+from traitlets import Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.keys import asked_about, base_of
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.sources import REDUCTIONS, span
 
@@ -66,16 +67,31 @@ def _cell_to_json(cell: Cell | None, _: object) -> dict[str, Any] | None:
     return None if cell is None else {"unit": cell.unit, "query": cell.query, "key": cell.key}
 
 
+class Outcome(NamedTuple):
+    """A class or token that the model could predict: its index among the logits, and its name."""
+
+    id: int
+    label: str
+
+
+def _outcome_to_json(outcome: Outcome | None, _: object) -> dict[str, Any] | None:
+    return None if outcome is None else outcome._asdict()
+
+
 class Selection(SharedModel):
-    """Layer, head, unit, method, stream and pinned cell, shared by reference among linked views.
+    """Layer, head, unit, method, stream, pinned cell, target and foil, shared among linked views.
 
     Setting a trait moves every view. `layer` is a number, `head` a number, `"mean"`, `"max"` or `"-"` (no
     head axis); numbers are the model's own, from 0. `pinned` is None or `(query, key)`, counted in `unit`, or
     `(query, key, unit)`. `hover` lives in the browser and is never sent to Python.
 
+    `target` and `foil` are what the reader chose among the predictions: None, or an `Outcome(id, label)`; set
+    by name or number. A method that explains a target explains this one, rather than the foil, when it is
+    chosen; where it is shown already, it is computed anew.
+
     Raises:
-        IndexError: A layer, head or pinned index out of range; the message names the range.
-        ValueError: An unknown unit, method, stream or reduction; the message lists what there is.
+        IndexError: A layer, head, pinned index, class or token out of range; the message names the range.
+        ValueError: An unknown unit, method, stream, reduction, class or token; the message lists what there is.
     """
 
     layer = Int(0).tag(sync=True)
@@ -84,6 +100,8 @@ class Selection(SharedModel):
     method = Unicode("").tag(sync=True)
     stream = Unicode("self").tag(sync=True)
     pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
+    target = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_outcome_to_json)
+    foil = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_outcome_to_json)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
     def __init__(self, store: TileStore, **traits: object) -> None:
@@ -109,7 +127,7 @@ class Selection(SharedModel):
     def __repr__(self) -> str:
         return (
             f"Selection(layer={self.layer}, head={self.head!r}, unit={self.unit!r}, method={self.method!r}, "
-            f"stream={self.stream!r}, pinned={self.pinned!r})"
+            f"stream={self.stream!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r})"
         )
 
     # -- validation --------------------------------------------------------------------------------
@@ -148,11 +166,8 @@ class Selection(SharedModel):
 
     @validate("method")
     def _check_method(self, proposal: dict[str, Any]) -> str:
-        method = proposal["value"]
-        for store in self._stores:
-            # Chosen from Python, a method is made at once; the browser asks the store for it first.
-            if method in store.menu and current_thread() is main_thread():
-                store.make(method, self.layer)
+        method = self._about(proposal["value"], self.target, self.foil)
+        self._make(method)
         return self._among("method", method, (s.method for store in self._stores for s in store.sources()))
 
     @validate("stream")
@@ -160,6 +175,59 @@ class Selection(SharedModel):
         return self._among(
             "stream", proposal["value"], (s.stream for store in self._stores for s in store.sources())
         )
+
+    @validate("target")
+    def _check_target(self, proposal: dict[str, Any]) -> Outcome | None:
+        target = self._outcome("target", proposal["value"])
+        if target is not None and target == self.foil:
+            raise ValueError(
+                f"target={target.label!r} is the foil; name another one, or set foil=None first."
+            )
+        self._make(self._about(self.method, target, self.foil))
+        return target
+
+    @validate("foil")
+    def _check_foil(self, proposal: dict[str, Any]) -> Outcome | None:
+        foil = self._outcome("foil", proposal["value"])
+        # Without a target the foil is what the prediction is contrasted with.
+        target = self.target if foil is None or self.target is not None else self._predicted()
+        if foil is not None and foil == target:
+            raise ValueError(
+                f"foil={foil.label!r} is the target itself; name another one, or another target."
+            )
+        self._make(self._about(self.method, target, foil))
+        return foil
+
+    @observe("target", "foil")
+    def _ask_again(self, _: object) -> None:
+        """Show what the method says of the new target."""
+        if self.foil is not None and self.target is None:
+            self.target = self._predicted()
+        self.method = self._about(self.method, self.target, self.foil)
+
+    def _predicted(self) -> Outcome:
+        return Outcome(*self._stores[0].outcome(None, "target"))
+
+    def _outcome(self, name: str, value: Any) -> Outcome | None:
+        if value is None or isinstance(value, Outcome):
+            return value
+        if isinstance(value, dict) and {"id", "label"} <= value.keys():
+            return Outcome(int(value["id"]), str(value["label"]))
+        return Outcome(*self._stores[0].outcome(value, name))
+
+    def _about(self, method: str, target: Outcome | None, foil: Outcome | None) -> str:
+        """Return the key of a method about a target, where it can be asked about one."""
+        if not any(store.takes_targets(method) for store in self._stores):
+            return method
+        return asked_about(method, target and target.id, foil and foil.id)
+
+    def _make(self, method: str) -> None:
+        """Have a method made. Chosen from Python it is at once; the browser asks the store for it first."""
+        if current_thread() is not main_thread():
+            return
+        for store in self._stores:
+            if method in store.menu or (method != base_of(method) and store.takes_targets(method)):
+                store.make(method, self.layer)
 
     @staticmethod
     def _among(name: str, value: str, choices: Iterable[str]) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.codec import GAMMA, encode, scale_of
+from attnwidgets.views.keys import is_by_layer
+from attnwidgets.views.sums import sums_of, verdict_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.units import TokenAxis
     from attnwidgets.views.codec import Codec
 
-_BY_LAYER = ":layers"
 REDUCTIONS = ("mean", "max")
 """Reductions over heads a view may ask for by name."""
 
@@ -62,12 +63,14 @@ class Source:
         explanation: A MixingMap, or Attributions.
         method: Key the browser selects it by.
         unit: One of the explanation's available units.
+        targets: Whether the method can be asked about another target.
     """
 
-    def __init__(self, explanation: Any, method: str, unit: str) -> None:
+    def __init__(self, explanation: Any, method: str, unit: str, *, targets: bool = False) -> None:
         self.explanation = explanation
         self.method = method
         self.unit = unit
+        self.targets = targets
         self.attributions = is_attributions(explanation)
         self.stream: str = getattr(explanation, "stream", "") or "self"
         self.id = f"{method}/{unit}/{self.stream}"
@@ -112,7 +115,11 @@ class Source:
     def title(self) -> str:
         """The method and what was done to its numbers, as people read it."""
         title = str(getattr(self.explanation, "title", self.explanation.method)).replace("_", " ")
-        return f"{title}, by layer" if self.method.endswith(_BY_LAYER) else title
+        if not is_by_layer(self.method):
+            return title
+        rows = self.explanation.query_labels
+        about = f" for {rows[0]!r}" if len(rows) == 1 < len(self.explanation.key_labels) else ""
+        return f"{title}{about}, by layer"
 
     @property
     def ready(self) -> tuple[int, ...]:
@@ -138,6 +145,9 @@ class Source:
             "kind": "attributions" if self.attributions else "map",
             "note": self._note(),
             "warning": str(getattr(self.explanation, "warning", "") or ""),
+            "targets": self.targets,
+            "sums": sums_of(self.explanation) if self.attributions else [],
+            "verdict": verdict_of(self.explanation) if self.attributions else "",
         }
 
     def _note(self) -> str:
@@ -208,11 +218,6 @@ class Source:
             return self._in_unit
 
 
-def by_layer(key: str) -> str:
-    """Return the key of what attributions say of every layer, where they say anything."""
-    return key + _BY_LAYER
-
-
 def span(numbers: tuple[int, ...]) -> str:
     """Return "0 to 5", or the numbers where they have gaps."""
     if len(numbers) > 1 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
@@ -240,18 +245,23 @@ def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
     }
 
 
-def _target_axis(attributions: Any) -> dict[str, Any]:
+def target_labels(attributions: Any) -> list[str]:
+    """Return the name of every row of attributions: its target, less its foil."""
     rows = np.atleast_2d(np.asarray(attributions.values)).shape[0]
     target = attributions.target
     names = list(target) if isinstance(target, (list, tuple)) and len(target) == rows else [target] * rows
     foil = getattr(attributions, "foil", None)
-    labels = [str(name) if foil is None else f"{name} − {foil}" for name in names]
+    return [str(name or "") if foil is None else f"{name} − {foil}" for name in names]
+
+
+def _target_axis(attributions: Any) -> dict[str, Any]:
+    labels = target_labels(attributions)
     return {
         "unit": "target",
         "labels": labels,
         "spans": None,
-        "special": [0] * rows,
-        "segment": [0] * rows,
+        "special": [0] * len(labels),
+        "segment": [0] * len(labels),
         "boundary": None,
         "grid": None,
     }

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from traitlets import Bytes, Dict
 
+from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
 from attnwidgets.views.eager import Pack
 from attnwidgets.views.header import describe, looked_at
 from attnwidgets.views.jobs import Job, Jobs
+from attnwidgets.views.keys import asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.same import in_unit, same, units_of
-from attnwidgets.views.sources import Source, by_layer
+from attnwidgets.views.sources import Source
 from attnwidgets.views.thumbnails import thumbnails
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from attnwidgets.views.menu import Entry
 
@@ -41,6 +43,7 @@ class TileStore(SharedModel):
         self._lock = RLock()
         self._sources: dict[str, Source] = {}
         self._menu: dict[str, Entry] = {}
+        self._askable: dict[str, Entry] = {}
         self._units: dict[str, frozenset[str]] = {}
         self._holders: dict[str, set[str]] = {}
         self._used: set[tuple[str, str]] = set()
@@ -72,6 +75,7 @@ class TileStore(SharedModel):
         units: Sequence[str] = (),
         first: tuple[int | None, int | str | None] = (None, None),
         menu: Sequence[Entry] = (),
+        askable: Mapping[str, Entry] | None = None,
     ) -> list[str]:
         """Make explanations known to the browser and return their method keys, then those of the menu.
 
@@ -85,20 +89,33 @@ class TileStore(SharedModel):
             units: Only these units; empty: every unit an explanation can be read in.
             first: Layer and head a view opens with.
             menu: What the view can make when it is chosen.
+            askable: By name, methods among the explanations that can be asked about other targets.
         """
-        keys = []
+        keys: list[str] = []
         before = self._contents()
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
             found = explanation if held is None else held.explanation
             if place == 0:
                 _open(found, first[0])
-            key = self._new_key(str(found.method), _stream(found)) if held is None else held.method
+            if held is not None:
+                key = held.method
+            else:
+                whole = (k for one, k in zip(explanations, keys, strict=False) if _says(one, explanation))
+                parent = next(whole, None)
+                key = by_layer(parent) if parent else self._new_key(str(found.method), _stream(found))
             keys.append(key)
             self._hold(key, holder)
+            entry = (askable or {}).get(method_of(key))
+            if entry is not None and not is_by_layer(key):
+                with self._lock:
+                    self._askable.setdefault(base_of(key), entry)
             self._add(explanation if held is None else found, key, units)
         for entry in menu:
             key = self._key_of(entry)
+            if entry.takes_targets and not entry.refusal:
+                with self._lock:
+                    self._askable[key] = entry
             names = [key, by_layer(key)] if "Attributions" in entry.method.returns else [key]
             keys.extend(names)
             for name in names:
@@ -124,8 +141,9 @@ class TileStore(SharedModel):
     def _add(self, explanation: Any, key: str, units: Sequence[str] | frozenset[str]) -> None:
         offered = units_of(explanation)
         for unit in [name for name in offered if name in units] or offered[: 1 if units else None]:
-            source = Source(explanation, key, unit)
+            asked = base_of(key) in self._askable
             with self._lock:
+                source = Source(explanation, key, unit, targets=asked)
                 self._sources.setdefault(source.id, source)
 
     def release(self, holder: str) -> None:
@@ -138,6 +156,7 @@ class TileStore(SharedModel):
             # The browser keeps the old header until something new is registered: nothing points at these.
             self._sources = {name: s for name, s in self._sources.items() if s.method in self._holders}
             self._menu = {key: entry for key, entry in self._menu.items() if key in self._holders}
+            self._askable = {key: entry for key, entry in self._askable.items() if key in self._holders}
         super().release(holder)
         if not self.is_open:
             self._jobs.close()
@@ -145,7 +164,7 @@ class TileStore(SharedModel):
     def _held(self, explanation: Any) -> Source | None:
         """Return the source by which an explanation is known already: it may have more layers."""
         for held in self.sources():
-            if held.method.split("#")[0] != explanation.method or held.stream != _stream(explanation):
+            if method_of(held.method) != explanation.method or held.stream != _stream(explanation):
                 continue
             found = in_unit(held.explanation, explanation.unit)
             if same(held.explanation, explanation) or same(found, explanation):
@@ -188,12 +207,17 @@ class TileStore(SharedModel):
     def make(self, key: str, layer: int | None = None) -> None:
         """Make a method of the menu, with the layer looked at, and show it. Runs the model.
 
+        Args:
+            key: The method, and what it is to be about: see `attnwidgets.views.keys`.
+            layer: The layer looked at.
+
         Raises:
-            LookupError: There is no such entry.
+            LookupError: There is no such entry, or no such target.
             ValueError: The method cannot serve the trace; and whatever else it raises.
         """
+        base, asked = base_of(key), asked_of(key)
         with self._lock:
-            entry = self._menu.get(key)
+            entry = self._askable.get(base) if asked else self._menu.get(key)
         if entry is None:
             raise LookupError(f"{key!r} is no longer offered; run the cell again.")
         if any(source.method == key for source in self.sources()):
@@ -201,18 +225,48 @@ class TileStore(SharedModel):
         if entry.refusal:
             raise ValueError(entry.refusal)
         made = []
-        for explanation in entry.make():
+        for explanation in entry.make(**asked):
             held = self._held(explanation)
             made.append(explanation if held is None else held.explanation)
         _open(made[0], layer)
-        if key in self._holders:
-            units = self._units.get(key, frozenset())
+        if base in self._holders:
+            for holder in self._holders[base] if asked else ():
+                self._hold(key, holder)
+                self._hold(by_layer(key), holder)
+            units = self._units.get(base, frozenset())
             for explanation in made:
                 self._add(explanation, key, units)
                 layers = getattr(explanation, "map", None)
                 if layers is not None and by_layer(key) in self._holders:
                     self._add(layers, by_layer(key), units)
         self.announce()
+
+    def takes_targets(self, key: str) -> bool:
+        """Return whether a method can be asked about a target of the reader's."""
+        with self._lock:
+            return base_of(key) in self._askable
+
+    def outcome(self, value: Any, name: str) -> tuple[int, str]:
+        """Return the index and the label of a class or token: what the model predicts, for None.
+
+        Raises:
+            ValueError, IndexError, TypeError: There is no such class or token; the message names the nearest.
+        """
+        with self._lock:
+            trace = next((entry.trace for entry in self._askable.values()), None)
+        if trace is not None:
+            from attnwidgets.explanations.targets import resolve_target
+
+            found = resolve_target(trace, value, method="Selection", name=name, logit=True)
+            return int(found.index or 0), found.label
+        items = (self.header.get("predictions") or {}).get("items", [])
+        for item in items:
+            if value in {None, item["id"], item["label"]}:
+                return int(item["id"]), str(item["label"])
+        raise ValueError(
+            f"{name}={value!r} is none of the predictions, {', '.join(repr(i['label']) for i in items) or 'none'}."
+            f"{suggest(str(value), [i['label'] for i in items])}"
+        )
 
     def _choose(self, request: dict[str, Any]) -> None:
         key = request.get("source", "")
@@ -222,7 +276,7 @@ class TileStore(SharedModel):
             raise
         except Exception as error:
             with self._lock:
-                if key in self._menu:
+                if key in self._menu:  # what it says of one target is not said of all
                     self._menu[key] = dataclasses.replace(self._menu[key], refusal=_words(error))
             self.announce()
             raise
@@ -241,7 +295,7 @@ class TileStore(SharedModel):
         if kind == "cancel":
             self._jobs.cancel(content.get("job"))
         elif kind == "method":
-            entry = self._menu.get(content.get("source", ""))
+            entry = self._menu.get(base_of(content.get("source", "")))
             text = "" if entry is None else entry.title
             job = Job(number, "method", content.get("source"), text, lambda: self._choose(content))
             self._jobs.submit(job)
@@ -283,6 +337,11 @@ class TileStore(SharedModel):
         if source is None:
             raise LookupError(f"{name!r} is no longer shown; run the cell again.")
         return source
+
+
+def _says(whole: Any, layers: Any) -> bool:
+    """Return whether a map is what attributions say of every layer."""
+    return whole is not layers and getattr(whole, "map", None) is layers
 
 
 def _stream(explanation: Any) -> str:

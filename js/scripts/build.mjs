@@ -2,6 +2,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { internal } from "./internal.mjs";
 import { packed } from "./pack.mjs";
 import * as shorthand from "./shorthand.js";
 
@@ -9,7 +10,6 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const out = fileURLToPath(new URL("../../attnwidgets/static/", import.meta.url));
 /** Bytes of a bundle; beyond it a notebook that saves its widgets becomes heavy. A page also carries its host. */
 const LIMITS = { "attnwidgets.js": 60_000, "standalone.js": 64_000 };
-
 /** `Math.max` is read as `Math_max`, `String` as `String_`, and so on: the minifier gives those short names. */
 const define = Object.fromEntries(
   Object.keys(shorthand).map((name) => [name.replace("_", ".").replace(/\.$/, ""), name]),
@@ -24,6 +24,7 @@ const shared = {
   legalComments: "none",
   loader: { ".css": "text" },
   logLevel: "warning",
+  mangleProps: internal,
   minify: true,
   outdir: out,
   plugins: [minifiedCss()],

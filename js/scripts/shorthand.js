@@ -10,4 +10,17 @@ export const {
   sign: Math_sign,
 } = Math;
 export const { entries: Object_entries } = Object;
-export const { clearTimeout: clearTimeout_, Number: Number_, setTimeout: setTimeout_, String: String_ } = globalThis;
+export const {
+  AbortController: AbortController_,
+  clearTimeout: clearTimeout_,
+  document: document_,
+  Float32Array: Float32Array_,
+  getComputedStyle: getComputedStyle_,
+  ImageData: ImageData_,
+  Int8Array: Int8Array_,
+  Number: Number_,
+  setTimeout: setTimeout_,
+  String: String_,
+  Uint32Array: Uint32Array_,
+  Uint8Array: Uint8Array_,
+} = globalThis;

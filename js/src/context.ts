@@ -7,7 +7,7 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import type { TilePool } from "./pool.ts";
-import { createSelection, resolve } from "./selection.ts";
+import { createSelection, layered, resolve } from "./selection.ts";
 import type {
   Axis,
   Cell,
@@ -121,6 +121,8 @@ export interface ViewContext {
   header(): Header;
   source(): Source;
   resolved(): Resolved;
+  /** Of attributions, where in what they say of every layer the view looks; of a map, `resolved()`. */
+  layered(): Resolved;
   /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
   axisOf(id: string): Axis;
   /** Pinned or hovered cell in the indices of the shown source; null where there is none. */
@@ -214,6 +216,7 @@ export async function createContext(props: ViewProps, pool: TilePool): Promise<V
       },
       header,
       resolved: () => resolve(header(), ctx.options, selection),
+      layered: () => layered(header(), ctx.resolved(), selection),
       source: () => ctx.resolved().source,
       axisOf(id) {
         const axis = header().axes[id];

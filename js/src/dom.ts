@@ -39,6 +39,19 @@ export function put(el: Element, text: string): boolean {
   return true;
 }
 
+/** Pixels of the screen in one of the page. */
+export const density = (): number => globalThis.devicePixelRatio || 1;
+
+/** Give an element these children and no others. */
+export function fill(el: Element, ...children: (Node | string)[]): void {
+  el.replaceChildren(...children);
+}
+
+/** Set or remove an attribute without a value. */
+export function flag(el: Element, name: string, isSet: boolean): void {
+  el.toggleAttribute(name, isSet);
+}
+
 // Marks, embeddings, overrides and isolates turn text around or hide it; joiners are left: scripts need them.
 const HIDDEN = /[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for

@@ -4,7 +4,7 @@
  */
 import type { Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
-import { atEnd, h, isOutside, on, whenShown } from "./dom.ts";
+import { atEnd, fill, h, isOutside, on, whenShown } from "./dom.ts";
 import { createPool, type TilePool } from "./pool.ts";
 import { settleTableCell } from "./settle.ts";
 import CSS from "./styles.css";
@@ -12,6 +12,7 @@ import { renderExplorer } from "./views/Explorer.ts";
 import { renderHeadGrid } from "./views/HeadGrid.ts";
 import { renderHeatmap } from "./views/Heatmap.ts";
 import { renderLayerSlider } from "./views/LayerSlider.ts";
+import { renderRelevanceMap } from "./views/RelevanceMap.ts";
 import { renderTokenStrip } from "./views/TokenStrip.ts";
 
 const STYLE_ID = "aw-style";
@@ -53,7 +54,7 @@ function mount(render: RenderView, pool: TilePool): Renderer {
       } catch (error) {
         if (mine.aborted) return;
         const why = error instanceof Error ? error.message : String(error);
-        root.replaceChildren(h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
+        fill(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
         console.error(error);
       }
     };
@@ -87,6 +88,7 @@ export function createRenderers(): Record<string, Renderer> {
     HeadGrid: mount(renderHeadGrid, pool),
     TokenStrip: mount(renderTokenStrip, pool),
     LayerSlider: mount(renderLayerSlider, pool),
+    RelevanceMap: mount(renderRelevanceMap, pool),
     Explorer: mount(renderExplorer, pool),
   };
 }

@@ -5,7 +5,17 @@ import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions }
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
-const KEYS: (keyof SelectionState)[] = ["layer", "head", "unit", "method", "stream", "pinned", "hover"];
+const KEYS: (keyof SelectionState)[] = [
+  "layer",
+  "head",
+  "unit",
+  "method",
+  "stream",
+  "pinned",
+  "target",
+  "foil",
+  "hover",
+];
 
 export interface BoundSelection extends SelectionStore {
   /** The pinned or hovered cell in the indices of `source`, or null. */
@@ -165,4 +175,13 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
     notes.push(`head ${wantedHead + options.indexBase} is not here: showing ${head + options.indexBase}`);
   }
   return { source, layer, head, notes };
+}
+
+/** The same for what attributions say of every layer, where they say anything; else as it is. */
+export function layered(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved {
+  const { method, unit, stream } = shown.source;
+  const source = header.sources.find(({ id }) => id === `${method}:layers/${unit}/${stream}`);
+  if (!source) return shown;
+  const layer = nearest(source.layers, selection.get("layer"));
+  return { ...shown, source, layer, head: resolveHead(source, selection.get("head")) };
 }

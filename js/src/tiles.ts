@@ -10,6 +10,7 @@ import type { Job, Status, TileClient } from "./context.ts";
 import { atEnd } from "./dom.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
 import { createRows } from "./rows.ts";
+import { baseOf } from "./views/asked.ts";
 import type { Reply, Request } from "./wire.ts";
 import { createWorks } from "./works.ts";
 
@@ -278,7 +279,7 @@ export function createTiles(): TileStore {
     } else if (msg.kind === "error") {
       problem = String(msg.message);
       // The menu that would say it is closed by now.
-      if (mine?.ask.kind === "method") status = { state: "ok", message: `${mine.ask.source}: ${problem}` };
+      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseOf(mine.ask.source)}: ${problem}` };
     } else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
     if (mine) {
       settle(mine, problem);

@@ -22,7 +22,11 @@ export interface Axis {
 /** One family of matrices: a method in one unit and one stream. */
 export interface Source {
   id: string; // `${method}/${unit}/${stream}`
-  method: string; // key used by Selection.method
+  /**
+   * Key used by Selection.method. "lrp" is about what the model predicts, "lrp@1" about the class or token 1,
+   * "lrp@1-0" about 1 rather than 0; "lrp:layers" is what attributions say of every layer.
+   */
+  method: string;
   title: string; // "attention", "rollout", ... as shown
   unit: string;
   stream: string;
@@ -42,6 +46,12 @@ export interface Source {
   note: string;
   /** What a reader must know: "512 of 734 tokens", or a property that the method declares and does not have. */
   warning: string;
+  /** Whether the method can be asked about another target. */
+  targets: boolean;
+  /** What the values of each target sum to, in words; empty where the method conserves nothing. */
+  sums: string[];
+  /** What is known of conservation in this architecture. */
+  verdict: string;
 }
 
 /** Head of a tile: a layer's head by number, a reduction over heads by name, or "-" where there is no head axis. */
@@ -77,10 +87,14 @@ export interface Thumbs {
   scale: number[][];
 }
 
-export interface Prediction {
+/** A class or token: its index among the logits, and its name. */
+export interface Outcome {
   label: string;
-  probability: number;
   id: number;
+}
+
+export interface Prediction extends Outcome {
+  probability: number;
 }
 
 /** A method that can be chosen, and is made then; or that cannot be, with the reason. */
@@ -92,6 +106,7 @@ export interface Offer {
   refusal: string;
   /** What a reader must know before using it, such as a property that it declares and does not have. */
   mark: string;
+  targets: boolean;
 }
 
 export interface Header {
@@ -157,6 +172,9 @@ export interface SelectionState {
   method: string;
   stream: string;
   pinned: Cell | null;
+  /** What the reader chose among the predictions, for methods that explain a target. */
+  target: Outcome | null;
+  foil: Outcome | null;
   hover: Cell | null;
 }
 

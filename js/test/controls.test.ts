@@ -33,6 +33,9 @@ function source(method: string, unit: string, stream = "self", heads: number[] |
     kind: "map",
     note: "",
     warning: "",
+    targets: false,
+    sums: [],
+    verdict: "",
   };
 }
 
@@ -43,6 +46,7 @@ function context(shown: Source, layer: number, head: HeadKey, tiles: Set<number>
   let state = "ok";
   const ctx = {
     resolved: () => ({ source: shown, layer: at.layer, head: at.head, notes: [] }),
+    layered: () => ctx.resolved(),
     options: { indexBase: 0 },
     layerName: (l: number) => String(l),
     headName: (h: HeadKey) => String(h),

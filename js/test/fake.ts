@@ -19,6 +19,9 @@ export const SOURCE: Source = {
   kind: "map",
   note: "",
   warning: "",
+  targets: false,
+  sums: [],
+  verdict: "",
 };
 
 export const HEADER: Header = {

@@ -21,6 +21,8 @@ const START: SelectionState = {
   method: "attention",
   stream: "self",
   pinned: null,
+  target: null,
+  foil: null,
   hover: null,
 };
 

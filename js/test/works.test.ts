@@ -8,7 +8,15 @@ import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 
 const ID = "zeroing/token/self";
 const LAZY = { ...SOURCE, id: ID, method: "zeroing", heads: null, computed: [5] };
-const OFFER: Offer = { method: "alti", title: "ALTI", summary: "", cost: "a pass", refusal: "", mark: "" };
+const OFFER: Offer = {
+  method: "alti",
+  title: "ALTI",
+  summary: "",
+  cost: "a pass",
+  refusal: "",
+  mark: "",
+  targets: false,
+};
 let kernel: FakeKernel;
 let store: TileStore;
 

@@ -9,7 +9,7 @@ import pytest
 
 import attnwidgets as aw
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "Explorer")
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -12,7 +12,7 @@ from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "Explorer")
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
 
 
 @pytest.fixture(scope="module")

@@ -1,30 +1,30 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
-import { h } from "../dom.ts";
+import { fill, flag, h } from "../dom.ts";
+import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
 import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
+import { renderLayerMap } from "./LayerMap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";
 import { renderPredictions } from "./Predictions.ts";
 import { methodsOf, streamsOf } from "./steps.ts";
-import { renderTokenStrip } from "./TokenStrip.ts";
+import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
-  const method = createMenu("method", signal, (name) =>
-    ctx.tiles.make(name, ctx.resolved().layer, () => signal.aborted || ctx.selection.set({ method: name })),
-  );
+  const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
   const stream = createMenu("stream", signal, (name) => ctx.selection.set({ stream: name }));
   const heading = createHeading(ctx, method.field, stream.field);
   const panel = (): HTMLElement => h("div.panel");
-  const [slider, map, strip, grid, predictions] = [panel(), panel(), panel(), panel(), panel()];
+  const [slider, map, strip, layers, grid, predictions] = [panel(), panel(), panel(), panel(), panel(), panel()];
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
-  const [main, side] = [h("div.column", map, strip), h("div.column.side", grid, predictions)];
+  const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const body = h("div.explorer-body", slider, main, side);
   root.classList.add("aw-explorer");
   root.role = "region";
   root.ariaLabel = "attention explorer";
-  root.replaceChildren(...heading.elements, body);
+  fill(root, ...heading.elements, body);
   const inner = ctx.child({ title: "" });
 
   const update = (): void => {
@@ -40,13 +40,16 @@ export const renderExplorer = view((ctx, root, signal) => {
       source.stream,
     );
     grid.hidden = source.layers.length * (source.heads?.length ?? 1) < 2;
-    map.hidden = source.kind === "attributions" && ctx.axisOf(source.query).labels.length < 2;
-    body.toggleAttribute("data-two", !map.hidden && !(grid.hidden && header.predictions.items.length === 0));
+    const attributed = source.kind === "attributions";
+    map.hidden = attributed && !hasManyTargets(ctx);
+    layers.hidden = !attributed || ctx.layered().source === source;
+    flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
   update();
   renderLayerSlider(inner, slider);
   renderHeatmap(inner, map);
   renderTokenStrip(inner, strip);
+  renderLayerMap(inner, layers);
   renderHeadGrid(inner, grid);
   renderPredictions(inner, predictions);
   return (changed) => {

@@ -2,7 +2,7 @@
 import { decodeCode, peakCode } from "../codec.ts";
 import { heatMap, lut } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
-import { h, keyboard, on, place, setSizes, spotAt, thinned, watchWidth } from "../dom.ts";
+import { density, fill, flag, h, keyboard, on, place, setSizes, spotAt, thinned, watchWidth } from "../dom.ts";
 import { tickText } from "../numbers.ts";
 import type { Source, Thumbs } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
@@ -60,7 +60,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let spot: [number, number] | null = null;
 
   root.classList.add("aw-headgrid");
-  root.replaceChildren(...heading.elements, figure, ...readout.elements, scale.element);
+  fill(root, ...heading.elements, figure, ...readout.elements, scale.element);
 
   const sizes = ({ layers, heads }: Source): [number, number] => [layers.length, heads?.length ?? 1];
 
@@ -81,7 +81,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const found = ctx.tiles.thumbs(source.id);
     const [rows, cols] = sizes(source);
     const why = found ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
-    const dots = Math.max(1, Math.min(2, Math.round(globalThis.devicePixelRatio || 1)));
+    const dots = Math.max(1, Math.min(2, Math.round(density())));
     const look = [source.id, rows, cols, width, dots, ctx.theme, scale.common(), ctx.options.indexBase, why].join("|");
     if (look !== drawn || found !== sheet) {
       if (found && found !== sheet) peaks = peaksOf(found);
@@ -91,7 +91,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       names(source);
       // Its size set anew, a canvas is empty: no pixels of another map stay while thumbnails are on their way.
       [canvas.width, canvas.height] = [side * dots * cols, side * dots * rows];
-      plot.toggleAttribute("data-empty", !found || source.computed !== null);
+      flag(plot, "data-empty", !found || source.computed !== null);
       plot.ariaBusy = String(!found);
       const common = Math.max(0, ...peaks.flat());
       if (found) atlas(source, found, side * dots, common);
@@ -107,10 +107,10 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       return span;
     };
     const shownLayers = thinned(layers.length, side, 13);
-    rowNames.replaceChildren(...shownLayers.map((i) => label(ctx.layerName(layers[i] as number), i, "top")));
+    fill(rowNames, ...shownLayers.map((i) => label(ctx.layerName(layers[i] as number), i, "top")));
     const all = (heads ?? []).map((head) => ctx.headName(head));
     const shownHeads = thinned(all.length, side, 8 + 7 * (all.at(-1)?.length ?? 0));
-    colNames.replaceChildren(...shownHeads.map((i) => label(all[i] as string, i, "left")));
+    fill(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
   };
 
   const atlas = (source: Source, { meta, codes }: ThumbSheet, px: number, common: number): void => {

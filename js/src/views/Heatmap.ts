@@ -5,13 +5,12 @@
 
 import { heatMap, lut } from "../colour.ts";
 import type { Tile } from "../context.ts";
-import { h, keyboard, on, put, setSizes, spotAt, watchWidth } from "../dom.ts";
+import { fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
 import { roundUp } from "../numbers.ts";
 import type { Axis, Cell, Source } from "../wire.ts";
-import { createCrosshair } from "./crosshair.ts";
-import { fit, type Size } from "./fit.ts";
+import { createFigure } from "./figure.ts";
+import type { Size } from "./fit.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { createLabels, labelRoom } from "./labels.ts";
 import { type Matrix, maxPool, paintCells } from "./paint.ts";
 import { cellWords, createExactRows } from "./readout.ts";
 import { createScale } from "./scale.ts";
@@ -20,13 +19,17 @@ import { navigation, placeWords, plural, whereWords } from "./steps.ts";
 export const renderHeatmap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
   const heading = createHeading(ctx);
-  const [left, top] = [createLabels("left"), createLabels("top")];
-  const canvas = h("canvas.cells");
-  const crosshair = createCrosshair();
   const busy = h("div.busy");
-  const role = { tabindex: "0", role: "application", "aria-roledescription": "attention map" };
-  const plot = h("div.plot", role, canvas, ...crosshair.elements, busy);
-  const figure = h("div.figure", h("i"), top.element, left.element, plot);
+  const {
+    element: figure,
+    plot,
+    canvas,
+    crosshair,
+    left,
+    top,
+    layout: layOut,
+    show,
+  } = createFigure("attention map", busy);
   const readout = createReadout();
   const scale = createScale(signal, true, () => paint());
   const exactRows = createExactRows(ctx, () => point());
@@ -41,7 +44,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
   let spoken = false;
 
   root.classList.add("aw-heatmap");
-  root.replaceChildren(...heading.elements, figure, ...readout.elements, scale.element);
+  fill(root, ...heading.elements, figure, ...readout.elements, scale.element);
 
   const words = (): void => {
     const source = ctx.source();
@@ -50,7 +53,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
     const title = heading.show(`${where} · ${plural(source.unit)}, ${kind}`);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     plot.ariaLabel =
-      `${title}, ${where}: ${rows} queries by ${cols} keys. ` +
+      `${title}, ${where}: ${rows} by ${cols}, ${kind}. ` +
       "Up and down arrows change the layer, left and right the head; Enter pins a cell, Shift and arrows move it, Escape unpins.";
   };
 
@@ -64,21 +67,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
     if (name === laidOut) return;
     laidOut = name;
     painted = "";
-    const style = getComputedStyle(left.element);
-    const font = `${style.fontSize} ${style.fontFamily}`;
-    const [rows, cols] = [query.labels.length, key.labels.length];
-    const cell = fit(rows, cols, width).cellHeight;
-    const leftRoom = labelRoom(query.labels, cell, font, Math.min(132, Math.floor(width * 0.28)));
-    size = fit(rows, cols, width - leftRoom - 2);
-    const topRoom = labelRoom(key.labels, size.cellWidth, font, 110);
-    left.layout({ ...query, cell: size.cellHeight, room: leftRoom });
-    top.layout({ ...key, cell: size.cellWidth, room: topRoom });
-    setSizes(figure, {
-      left: leftRoom,
-      top: top.flat() ? 18 : topRoom,
-      width: size.width,
-      height: size.height,
-    });
+    size = layOut(query, key, width);
     crosshair.mark(size, marks);
   };
 
@@ -95,7 +84,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     tile = tiles.get(source.id, layer, head) ?? null;
     tiles.request(source.id, layer, head);
-    plot.toggleAttribute("data-stale", !tile);
+    flag(plot, "data-stale", !tile);
     plot.ariaBusy = String(!tile);
     busy.hidden = tile !== null;
     if (!tile) {
@@ -120,15 +109,12 @@ export const renderHeatmap = view((ctx, root, signal) => {
     const whole: Matrix = { codes, start: 0, rows, cols, causal: source.causal && rows === cols };
     const { pool } = size;
     const matrix = maxPool(whole, pool);
-    if (image?.width !== matrix.cols || image.height !== matrix.rows) {
-      [canvas.width, canvas.height] = [matrix.cols, matrix.rows];
-      image = new ImageData(matrix.cols, matrix.rows);
-    }
+    if (image?.width !== matrix.cols || image.height !== matrix.rows) image = new ImageData(matrix.cols, matrix.rows);
     const signed = tile.meta.codec === "i8";
     const table = lut(map, { ...tile.meta, range: ends, mode: scale.mode(), signed });
     paintCells(new Uint32Array(image.data.buffer), matrix, table);
-    canvas.getContext("2d")?.putImageData(image, 0, 0);
-    plot.toggleAttribute("data-causal", whole.causal);
+    show(image);
+    flag(plot, "data-causal", whole.causal);
     const pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };

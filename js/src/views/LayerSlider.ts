@@ -1,7 +1,7 @@
 /** Where in the model the linked views look: layer (with play), head or reduction, unit. */
 
 import type { ViewContext } from "../context.ts";
-import { atEnd, h, on, put } from "../dom.ts";
+import { atEnd, fill, h, on, put } from "../dom.ts";
 import type { HeadKey } from "../wire.ts";
 import { only, view } from "./frame.ts";
 import { headChoices, headWords, moveHead, moveLayer, plural, unitsOf, whereWords } from "./steps.ts";
@@ -25,7 +25,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   const note = h("div.note");
   root.role = "group";
   root.ariaLabel = "layer, head and unit";
-  root.replaceChildren(h("div.row", layers, headField, units), note);
+  fill(root, h("div.row", layers, headField, units), note);
 
   const player = createPlayer(ctx, signal, () => drawPlay());
   const drawPlay = (): void => {
@@ -34,13 +34,13 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     if (play.ariaLabel === name) return;
     play.ariaLabel = name;
     play.title = name;
-    play.replaceChildren(icon(path));
+    fill(play, icon(path));
   };
   on(play, signal, { click: () => player.toggle(prefersStill()) });
   on(range, signal, {
     input() {
       player.stop();
-      ctx.selection.set({ layer: ctx.source().layers[Number(range.value)] as number });
+      ctx.selection.set({ layer: ctx.layered().source.layers[Number(range.value)] as number });
     },
   });
   on(heads, signal, {
@@ -56,12 +56,13 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   // Radio buttons of one group find each other by name in the whole page.
   const group = `aw-unit-${Math.random()}`;
   const update = (): void => {
-    const { source, layer, head, notes } = ctx.resolved();
+    const at = ctx.layered();
+    const { source, layer, head, notes } = at;
     const choices = headChoices(source);
     const names = choices.map((choice) => headWords(ctx, choice));
     if (drawnHeads !== names.join()) {
       drawnHeads = names.join();
-      heads.replaceChildren(...choices.map((choice, i) => h("option", { value: String(choice) }, names[i] as string)));
+      fill(heads, ...choices.map((choice, i) => h("option", { value: String(choice) }, names[i] as string)));
     }
     heads.value = String(head);
     headField.hidden = choices.length === 0;
@@ -70,19 +71,20 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     const alone = source.layers.length < 2;
     range.max = String(source.layers.length - 1);
     range.value = String(source.layers.indexOf(layer));
-    range.ariaValueText = whereWords(ctx);
-    put(where, whereWords(ctx));
+    const place = whereWords(ctx, at);
+    range.ariaValueText = place;
+    put(where, place);
     layers.hidden = alone && choices.length === 0;
     range.hidden = alone;
     play.hidden = alone;
     put(note, notes.join(" · "));
-    const offered = ctx.options.unit ? [] : unitsOf(ctx.header(), source, ctx.options.units);
+    const offered = ctx.options.unit ? [] : unitsOf(ctx.header(), ctx.source(), ctx.options.units);
     units.hidden = offered.length < 2;
     if (drawnUnits !== offered.join()) {
       drawnUnits = offered.join();
       const button = (unit: string): HTMLElement =>
         h("label.segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
-      units.replaceChildren(...offered.map(button));
+      fill(units, ...offered.map(button));
     }
     for (const button of units.querySelectorAll("input")) button.checked = button.value === source.unit;
     drawPlay();
@@ -118,7 +120,7 @@ export function createPlayer(ctx: ViewContext, signal: AbortSignal, changed: () 
     changed();
   };
   const next = (): void => {
-    const { source, layer, head } = ctx.resolved();
+    const { source, layer, head } = ctx.layered();
     const to = source.layers[source.layers.indexOf(layer) + 1];
     if (to === undefined) {
       stop();
@@ -152,7 +154,7 @@ export function createPlayer(ctx: ViewContext, signal: AbortSignal, changed: () 
         stop();
         return;
       }
-      const { source, layer } = ctx.resolved();
+      const { source, layer } = ctx.layered();
       const again = layer === source.layers.at(-1);
       if (again) moveLayer(ctx, -Infinity);
       else if (still) moveLayer(ctx, 1);

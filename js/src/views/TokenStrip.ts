@@ -3,10 +3,10 @@
  * neither, the mean over all queries. Attributions show the row of their target.
  */
 
-import type { Tile } from "../context.ts";
-import { atEnd, h, on, put } from "../dom.ts";
+import type { Tile, ViewContext } from "../context.ts";
+import { atEnd, fill, flag, h, on, put, quoted } from "../dom.ts";
 import { printed, tickText } from "../numbers.ts";
-import type { Cell, Source } from "../wire.ts";
+import type { Axis, Cell, Source } from "../wire.ts";
 import { createHeading, createReadout, view } from "./frame.ts";
 import { meanReceived, peak, rowOf, topOfScale } from "./reading.ts";
 import { createExactRows, nameOf } from "./readout.ts";
@@ -17,6 +17,8 @@ import { gradient, shade } from "./stripColour.ts";
 /** What is shown, and in which words. */
 interface Reading {
   values: Float32Array;
+  /** The values of every strip, where every target has one. */
+  all: Float32Array[];
   exact: boolean;
   /** Row index, or -1 for the mean over all rows. */
   query: number;
@@ -24,6 +26,14 @@ interface Reading {
 }
 
 const MOST_NAMED = 3;
+/** So many targets have a strip each; of more, one is chosen. */
+const STACKED = 3;
+
+/** Whether attributions have more targets than strips below each other can show. */
+export function hasManyTargets(ctx: ViewContext): boolean {
+  const { kind, query } = ctx.source();
+  return kind === "attributions" && ctx.axisOf(query).labels.length > STACKED;
+}
 
 export const renderTokenStrip = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
@@ -40,10 +50,11 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     title: "Colour sensitivity: move right to see small values. Double-click resets.",
   });
   const legend = h("span.field", low, ramp, high);
+  const sums = h("div.line");
   const foot = h("div.row", what, legend, h("label.field", "sensitivity", sensitivity));
   const readout = createReadout();
   const exactRows = createExactRows(ctx, () => update());
-  let keys: Strip | null = null;
+  let keys: Strip[] = [];
   let queries: Strip | null = null;
   let built = "";
   let bound = new AbortController();
@@ -53,22 +64,27 @@ export const renderTokenStrip = view((ctx, root, signal) => {
 
   root.classList.add("aw-strip-view");
   root.role = "group";
-  root.replaceChildren(...heading.elements, texts, foot, ...readout.elements);
+  fill(root, ...heading.elements, texts, sums, foot, ...readout.elements);
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
+  /** Every target has a strip: the row of the one under the pointer is read. */
+  const stacked = (): boolean => keys.length > 1;
+
   /** Without a pin the hovered token is tried as the query; with one, its value under that query is read. */
-  const hover = (index: number, chooses: boolean): void => {
+  const hover = (index: number, chooses: boolean, row: number): void => {
     const pinned = ctx.cell("pinned");
     if (index < 0) selection.hover(null);
-    else if (chooses && (!pinned || queries !== keys)) selection.hover(cell(index, -1));
+    else if (row >= 0) selection.hover(cell(row, index));
+    else if (chooses && (!pinned || queries !== keys[0])) selection.hover(cell(index, -1));
     else selection.hover(cell(pinned?.query ?? -1, index));
   };
 
-  const pin = (index: number, chooses: boolean): void => {
+  const pin = (index: number, chooses: boolean, row: number): void => {
     const pinned = ctx.cell("pinned");
     const query = pinned?.query ?? -1;
-    if (chooses) selection.pin(query === index ? null : cell(index, -1));
+    if (row >= 0) selection.pin(cell(row, index));
+    else if (chooses) selection.pin(query === index ? null : cell(index, -1));
     else if (query >= 0) selection.pin(cell(query, pinned?.key === index ? -1 : index));
   };
 
@@ -76,27 +92,32 @@ export const renderTokenStrip = view((ctx, root, signal) => {
   const build = (source: Source): void => {
     const marks = ctx.options.marks.filter((m): m is number => typeof m === "number");
     const [queryAxis, keyAxis] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
-    const name = [source.query, source.key, source.kind, marks, JSON.stringify(keyAxis)].join("|");
+    const name = [source.query, source.key, source.kind, marks, JSON.stringify([queryAxis.labels, keyAxis])].join("|");
     if (name === built) return;
     built = name;
     bound.abort();
     bound = new AbortController();
-    texts.replaceChildren();
+    fill(texts);
     hoveredKey = -1;
     const same = source.query === source.key;
     const targets = source.kind === "attributions";
-    const make = (axis: typeof keyAxis, caption: string, marked: readonly number[], chooses: boolean): Strip => {
-      const events = { hover: (i: number) => hover(i, chooses), pin: (i: number) => pin(i, chooses) };
-      const strip = createStrip(ctx, axis, caption, new Set(marked), events, bound.signal);
+    const make = (axis: Axis, caption: string, chooses: boolean, row = -1): Strip => {
+      const events = { hover: (i: number) => hover(i, chooses, row), pin: (i: number) => pin(i, chooses, row) };
+      const strip = createStrip(ctx, axis, caption, new Set(axis === keyAxis ? marks : []), events, bound.signal);
       texts.append(strip.box);
       return strip;
     };
     queries = null;
-    if (!same && !(targets && queryAxis.labels.length < 2)) {
-      queries = make(queryAxis, targets ? "target (choose)" : "to: query (choose)", [], true);
+    const several = targets && queryAxis.labels.length > 1;
+    if (several && !hasManyTargets(ctx)) {
+      keys = queryAxis.labels.map((label, row) => make(keyAxis, label, false, row));
+      return;
     }
-    keys = make(keyAxis, same ? "" : targets ? "attributed to" : "from: key (coloured)", marks, same);
-    if (same) queries = keys;
+    if (!same && (several || !targets)) {
+      queries = make(queryAxis, targets ? "target (choose)" : "to: query (choose)", true);
+    }
+    keys = [make(keyAxis, several ? "attributed to" : same || targets ? "" : "from: key (coloured)", same)];
+    if (same) [queries = null] = keys;
   };
 
   /** Values to show; null while the tile is not in the browser. */
@@ -107,29 +128,34 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     hoveredKey = hovered?.key ?? -1;
     let query = pinned && pinned.query >= 0 ? pinned.query : (hovered?.query ?? -1);
     // A query strip of its own previews while something is pinned: there the hovered token is no key.
-    if (queries !== keys && hovered && hovered.query >= 0 && hovered.key < 0) query = hovered.query;
+    const another = stacked() || (queries !== keys[0] && hovered && hovered.key < 0);
+    if (another && hovered && hovered.query >= 0) query = hovered.query;
     if (!isMap && query < 0) query = 0;
     if (query >= ctx.axisOf(source.query).labels.length) query = -1;
     const preview = isMap && query !== pinned?.query;
-    const exact = query >= 0 ? exactRows(query, !preview) : undefined;
-    if (exact) return { values: exact, exact: true, query, preview };
     const tile = tiles.get(source.id, layer, head);
+    const all = stacked() && tile ? keys.map((_, row) => rowOf(tile, row)) : [];
+    const exact = query >= 0 ? exactRows(query, !preview) : undefined;
+    if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
     if (!tile) return null;
-    if (query >= 0) return { values: rowOf(tile, query), exact: false, query, preview };
+    if (query >= 0) return { values: rowOf(tile, query), all, exact: false, query, preview };
     if (mean?.tile !== tile) mean = { tile, values: meanReceived(tile) };
-    return { values: mean.values, exact: false, query, preview: false };
+    return { values: mean.values, all, exact: false, query, preview: false };
   };
 
   const paint = (): void => {
     if (!reading) return;
     const { theme } = ctx;
     const { signed } = ctx.source();
-    const { values } = reading;
-    const top = topOfScale(values, Number(sensitivity.value));
-    keys?.underlay.paint((i) => (top > 0 ? shade((values[i] ?? 0) / top, theme) : ""));
+    const rows = stacked() ? reading.all : [reading.values];
+    const most = Math.max(...rows.map(peak));
+    const top = topOfScale([most], Number(sensitivity.value));
+    keys.forEach((strip, row) => {
+      strip.underlay.paint((i) => (top > 0 ? shade((rows[row]?.[i] ?? 0) / top, theme) : ""));
+    });
     ramp.style.background = gradient(theme, signed);
     put(low, signed ? `−${tickText(top)}` : "0");
-    const cut = Number(sensitivity.value) > 0 ? ` and more (largest ${tickText(peak(values))})` : "";
+    const cut = Number(sensitivity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
     put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
   };
 
@@ -141,8 +167,9 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const key = hoveredKey >= 0 ? hoveredKey : pinnedKey;
     // The query is outlined; the key under the pointer of any linked view is underlined.
     queries?.mark("aw-query", query);
-    keys?.mark("aw-key", key);
-    if (source.kind === "attributions") put(what, `attribution to target ${target}`);
+    for (const strip of keys) strip.mark("aw-key", key);
+    if (stacked()) put(what, "one scale for all");
+    else if (source.kind === "attributions") put(what, `attribution to target ${target}`);
     else if (query < 0) {
       put(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
     } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
@@ -165,6 +192,15 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     readout.show(words, true);
   };
 
+  /** What the values sum to, where a method conserves its target: of every strip, or of the row shown. */
+  const total = (source: Source, query: number): void => {
+    const labels = ctx.axisOf(source.query).labels;
+    const lines = stacked()
+      ? source.sums.map((line, row) => `${quoted(labels, row, 0)}: ${line}`)
+      : source.sums.slice(query, query + 1);
+    put(sums, [...lines, source.verdict].filter(Boolean).join(" · "));
+  };
+
   /** Follow the selection, the tiles, the options and the theme. */
   const update = (): void => {
     const { source, layer, head } = ctx.resolved();
@@ -172,10 +208,11 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const title = heading.show(`${whereWords(ctx)} · ${plural(source.unit)}`);
     root.ariaLabel = `${title}, text coloured by weight`;
     reading = read(source);
-    texts.toggleAttribute("data-stale", !reading);
+    flag(texts, "data-stale", !reading);
     if (reading) {
       paint();
       say(reading);
+      total(source, reading.query);
       return;
     }
     tiles.request(source.id, layer, head);

@@ -1,5 +1,5 @@
 /** What lies over a heatmap: the hovered row and column, the pinned cell, outlined cells. Moved, never rebuilt. */
-import { h, place } from "../dom.ts";
+import { fill, h, place } from "../dom.ts";
 import type { Cell } from "../wire.ts";
 import type { Size } from "./fit.ts";
 
@@ -36,7 +36,8 @@ export function createCrosshair(): Crosshair {
     },
     mark(size, wanted) {
       const cells = wanted.filter((m): m is [number, number] => Array.isArray(m)).slice(0, MOST_MARKS);
-      marks.replaceChildren(
+      fill(
+        marks,
         ...cells.map(([query, key]) => {
           const el = h("div.mark");
           cell(el, size, query, key);

@@ -1,5 +1,7 @@
 /** How large a matrix is drawn: it fills the width, stays within a screen's height, and short texts stay small. */
 
+import { density } from "../dom.ts";
+
 export interface Size {
   rows: number;
   cols: number;
@@ -28,7 +30,7 @@ export function fit(rows: number, cols: number, room: number): Size {
   const least = (count: number): number => (STRIPE * Math.min(count, 6)) / Math.max(1, count);
   if (rows < cols) cellHeight = Math.max(cell, least(rows));
   if (cols < rows) cellWidth = Math.min(Math.max(cell, least(cols)), width / Math.max(1, cols));
-  const dots = Math.max(1, Math.min(3, globalThis.devicePixelRatio || 1));
+  const dots = Math.max(1, Math.min(3, density()));
   const pool = Math.max(1, Math.ceil(1 / (Math.max(cellWidth, cellHeight) * dots) - 1e-6));
   return {
     rows,

@@ -1,6 +1,6 @@
 /** What all views share: how long they live, the words above their picture, and the line of text below it. */
 import type { Change, RenderView, ViewContext } from "../context.ts";
-import { atEnd, h, on, put } from "../dom.ts";
+import { atEnd, fill, h, on, put } from "../dom.ts";
 
 type Update = (changed: ReadonlySet<Change>) => void;
 
@@ -13,7 +13,7 @@ export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortS
     const stop = new AbortController();
     const close = (): void => {
       stop.abort();
-      root.replaceChildren();
+      fill(root);
     };
     const update = build(ctx, root, stop.signal);
     ctx.onChange(update, stop.signal);

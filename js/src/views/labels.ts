@@ -1,5 +1,5 @@
 /** Labels beside a matrix: as many as fit, the one under the pointer always. Never more nodes than fit. */
-import { h, put, shortLabel, thinned } from "../dom.ts";
+import { fill, flag, h, put, shortLabel, thinned } from "../dom.ts";
 
 const LINE = 14; // px a label needs across its direction
 
@@ -56,7 +56,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     const text = shortLabel(labels[i] ?? "");
     put(span, text);
     span.title = text;
-    span.toggleAttribute("data-special", Boolean(special[i]));
+    flag(span, "data-special", Boolean(special[i]));
     const { style } = span;
     if (flat) {
       style.left = `${i * cell}px`;
@@ -75,10 +75,10 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     layout(layout) {
       now = layout;
       flat = side === "top" && layout.room <= layout.cell + 2;
-      element.toggleAttribute("data-flat", flat);
+      flag(element, "data-flat", flat);
       const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
       for (const span of [hover, pin]) span.removeAttribute("style");
-      element.replaceChildren(...spans, show(pin), show(hover));
+      fill(element, ...spans, show(pin), show(hover));
     },
     mark(hovered, pinned) {
       show(hover, hovered);

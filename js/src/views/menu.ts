@@ -1,5 +1,5 @@
 /** A choice that says of each item what it costs, or why it cannot be chosen: a select whose options have two lines. */
-import { h, keyboard, on } from "../dom.ts";
+import { fill, flag, h, keyboard, on } from "../dom.ts";
 
 export interface Item {
   value: string;
@@ -39,7 +39,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   };
   const move = (to: number): void => {
     active = Math.max(0, Math.min(items.length - 1, to));
-    for (const [i, option] of [...list.children].entries()) option.toggleAttribute("data-active", i === active);
+    for (const [i, option] of [...list.children].entries()) flag(option, "data-active", i === active);
     button.setAttribute("aria-activedescendant", id + active);
     list.children[active]?.scrollIntoView({ block: "nearest" });
   };
@@ -76,7 +76,8 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
       items = offered;
       chosen = items.findIndex(({ value }) => value === current);
       button.textContent = items[chosen]?.label ?? "";
-      list.replaceChildren(
+      fill(
+        list,
         ...items.map(({ label, note = "", off = false }, i) =>
           h(
             "div",

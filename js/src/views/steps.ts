@@ -3,6 +3,7 @@
 import type { ViewContext } from "../context.ts";
 import type { KeyHandlers } from "../dom.ts";
 import type { Header, HeadKey, Source } from "../wire.ts";
+import { baseOf } from "./asked.ts";
 import type { Item } from "./menu.ts";
 
 /** Layers with gaps are listed up to this number. */
@@ -10,7 +11,7 @@ const MOST_LISTED = 6;
 
 /** Select the layer `by` places further among the layers the source has; stops at both ends. */
 export function moveLayer(ctx: ViewContext, by: number): void {
-  const { source, layer } = ctx.resolved();
+  const { source, layer } = ctx.layered();
   const at = source.layers.indexOf(layer) + by;
   const next = source.layers[Math.max(0, Math.min(source.layers.length - 1, at))];
   if (next !== undefined && next !== layer) ctx.selection.set({ layer: next });
@@ -65,8 +66,7 @@ export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): stri
 }
 
 /** "layer 3 (0–5) · head 3.7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
-export function whereWords(ctx: ViewContext): string {
-  const { source, layer, head } = ctx.resolved();
+export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
   if (source.kind === "attributions") return source.kind;
   const names = source.layers.map((l) => ctx.layerName(l));
   const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
@@ -103,7 +103,7 @@ export function methodsOf(header: Header, allowed: readonly string[], lost = fal
       off: !!why,
     });
   }
-  return [...found.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(value));
+  return [...found.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseOf(value)));
 }
 
 /** Streams of a method, in the store's order. */

@@ -1,6 +1,6 @@
 /** One text on the page that can be hovered, chosen from and walked through by keys. */
 import type { ViewContext } from "../context.ts";
-import { h, keyboard, on } from "../dom.ts";
+import { flag, h, keyboard, on } from "../dom.ts";
 import type { Axis } from "../wire.ts";
 import { step } from "./reading.ts";
 import { navigation, plural } from "./steps.ts";
@@ -33,7 +33,7 @@ export function createStrip(
   const { list, spans, chunks, rtl, spaced } = buildTokens(axis, name, marks);
   const layer = h("div.underlay", { "aria-hidden": "true" });
   const box = h("div.strip", layer, ...(caption ? [h("div.strip-name", caption)] : []), list);
-  box.toggleAttribute("data-spaced", spaced);
+  flag(box, "data-spaced", spaced);
   let active = 0;
 
   const indexOf = (event: Event): number => {

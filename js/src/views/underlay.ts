@@ -4,7 +4,7 @@
  * `LAZY_ABOVE` elements are measured and painted chunk by chunk as they come into sight.
  */
 
-import { atEnd, h, onResize } from "../dom.ts";
+import { atEnd, density, h, onResize } from "../dom.ts";
 
 export const LAZY_ABOVE = 2048;
 export const CHUNK = 1024;
@@ -155,7 +155,7 @@ function measure(sheet: Sheet, origin: DOMRect): Area {
 function position(sheet: Sheet, area: Area): void {
   const { canvas } = sheet;
   const { x, y, width, height } = area;
-  sheet.scale = Math.min(globalThis.devicePixelRatio || 1, LONGEST / height, LONGEST / width);
+  sheet.scale = Math.min(density(), LONGEST / height, LONGEST / width);
   canvas.width = Math.max(1, Math.round(width * sheet.scale));
   canvas.height = Math.max(1, Math.round(height * sheet.scale));
   canvas.style.cssText = `left: ${x}px; top: ${y}px; width: ${width}px; height: ${height}px`;

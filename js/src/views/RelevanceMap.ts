@@ -1,0 +1,30 @@
+/** Attributions in one output: targets by sources, the text, and what every layer says of it. */
+
+import { fill, h } from "../dom.ts";
+import { createHeading, only, view } from "./frame.ts";
+import { renderHeatmap } from "./Heatmap.ts";
+import { renderLayerMap } from "./LayerMap.ts";
+import { plural } from "./steps.ts";
+import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
+
+export const renderRelevanceMap = view((ctx, root) => {
+  const heading = createHeading(ctx);
+  const [map, strip, layers] = [h("div.panel"), h("div.panel"), h("div.panel")];
+  root.classList.add("aw-relevance");
+  root.role = "region";
+  fill(root, ...heading.elements, h("div.column", map, strip, layers));
+  const inner = ctx.child({ title: "" });
+  const update = (): void => {
+    const source = ctx.source();
+    root.ariaLabel = heading.show(plural(source.unit));
+    map.hidden = !hasManyTargets(ctx);
+    layers.hidden = ctx.layered().source.layers.length < 2;
+  };
+  update();
+  renderHeatmap(inner, map);
+  renderTokenStrip(inner, strip);
+  renderLayerMap(inner, layers);
+  return (changed) => {
+    if (!only(changed, "hover")) update();
+  };
+});
