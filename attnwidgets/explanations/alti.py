@@ -11,10 +11,12 @@ from attnwidgets.explanations.block_maps import (
     NO_NORM_AFTER,
     block_map,
     described_stream,
+    in_unit,
     own_stream,
     require_choice,
     shares,
 )
+from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.rollout import rollout
 from attnwidgets.explanations.through_layers import decoder_alone
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.tracing.units import Unit
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
 
@@ -49,6 +52,7 @@ def alti(
     rolled_out: bool = False,
     after: Literal["norm1", "norm2"] = "norm1",
     compat: Literal["authors"] | None = None,
+    unit: str | Unit | tuple[Unit, Unit] | None = None,
     chunk_size: int | None = None,
     stream: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
@@ -69,20 +73,24 @@ def alti(
             output, which differs for post-norm blocks only.
         compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
             moves contributions by up to about 7e-5.
-        chunk_size: Source tokens that are compared at a time; None for as many as fit 4 MB (256 MB on an
-            accelerator).
+        unit: Whose vectors are added before they are compared: tokens by default; a unit's name ("word",
+            "sentence") or a Unit. It differs from `.to(unit)`, which adds what was measured token by token:
+            vectors that point apart cancel. Rows are averaged over a unit's tokens, as there. A pair of Units
+            (query, key) serves "cross".
+        chunk_size: Source tokens (or elements of the unit) that are compared at a time; None for as many as
+            fit 4 MB (256 MB on an accelerator).
         stream: Which stream of a model with several. In "cross" the residual connection is one more part,
             the decoder's own token: what a row misses of one is its share (Ferrando et al. 2022b, Towards
             Opening the Black Box of Neural Machine Translation).
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in float32. Rows sum to one, except that a row in which every token is
-        farther from the sum than nothing at all stays zero.
+        A lazy map [layer, query, key] in float32, in the unit asked for. Rows sum to one, except that a
+        token's row in which every token is farther from the sum than nothing at all stays zero.
 
     Raises:
-        ValueError: For an unknown option, or where the model's blocks are not described or do not compute
-            what their description says (`UnsupportedModelError`; the message names what still works).
+        ValueError: For an unknown option or unit, or where the model's blocks are not described or do not
+            compute what their description says (`UnsupportedModelError`; the message names what still works).
         IndexError: Where the model has no such layer.
     """
     require_choice("distance", distance, tuple(_POWERS))
@@ -98,25 +106,35 @@ def alti(
     from attnwidgets.tracing.contributions import parts_of
 
     power = _POWERS[distance]
+    grid = unit_grid(trace, stream, unit)
 
-    def measure(layer: int) -> Tensor:
+    def compared(layer: int) -> Tensor:
         block = block_of(trace, layer, stream, "alti")
         parts = parts_of(block, "res_ln" if after == "norm1" else "enc")
         whole = block.middle if parts.reference is None else parts.reference
         shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
-        near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size).clamp_(min=0)
-        near = near.masked_fill(parts.unread(), 0.0)
+        near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size, spans=grid.spans)
+        near = near.clamp_(min=0).masked_fill(parts.unread(grid.spans), 0.0)
         if stream != "cross":
             return shares(near)
         own = parts.own_nearness(whole, power, shift=shift).clamp_(min=0)
         return shares(torch.cat([near, own[:, None]], dim=1))[:, :-1]
+
+    def measure(layer: int) -> Any:
+        return in_unit(compared(layer), grid)
 
     notes = [
         NO_NORM_AFTER if after == "norm2" and not norms_last(trace, stream, "alti") else "",
         "what a row misses of one is what the token keeps of itself" if stream == "cross" else "",
         decoder_alone(stream) if rolled_out else "",
     ]
-    options = {"distance": distance, "rolled_out": rolled_out, "after": after, "compat": compat}
+    options = {
+        "distance": distance,
+        "rolled_out": rolled_out,
+        "after": after,
+        "compat": compat,
+        "unit": grid.name,
+    }
     common: dict[str, Any] = {
         "method": "alti",
         "paper": PAPER,
@@ -124,6 +142,7 @@ def alti(
         "stream": stream,
         "stochastic": False if stream == "cross" else None,
         "warning": "; ".join(filter(None, notes)),
+        "grid": grid,
     }
     title = "ALTI" if distance == "l1" else "ALTI (L2)"
     if not rolled_out:

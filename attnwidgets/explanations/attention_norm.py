@@ -7,26 +7,27 @@ that of GlobEnc.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets.explanations.block_maps import (
     NO_NORM_AFTER,
     NO_RESIDUAL,
     block_map,
     described_stream,
+    in_unit,
     own_stream,
     require_choice,
     shares,
 )
+from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.registry import method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from torch import Tensor
-
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.tracing.units import Unit
 
 PAPER = (
     "Kobayashi et al. 2020, Attention is Not Only a Weight; Kobayashi et al. 2021, Incorporating Residual "
@@ -56,6 +57,7 @@ def attention_norm(
     *,
     per_head: bool = False,
     normalize: Literal["none", "row"] = "none",
+    unit: str | Unit | tuple[Unit, Unit] | None = None,
     stream: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> MixingMap:
@@ -82,18 +84,23 @@ def attention_norm(
         per_head: One map a head, |A^h_ij v^h_j W_O^h| (2020, equation 2); for "attn" only.
         normalize: "none" as the authors do, lengths as they are; "row" divides every row by its sum (a row of
             zeros stays zero).
+        unit: Whose vectors are added before they are measured: tokens by default; a unit's name ("word",
+            "sentence") or a Unit. It differs from `.to(unit)`, which adds what was measured token by token:
+            vectors that point apart cancel. Rows are averaged over a unit's tokens, as there. A pair of Units
+            (query, key) serves "cross".
         stream: Which stream of a model with several. In "cross" the tokens read are those of the other
             sequence and the residual connection is of none of them: "res" is "attn" there, and the map's
             warning says so. "enc" is of blocks that read one sequence only.
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in float32; with `per_head`, [layer, head, query, key]. For
-        half-precision models everything after the recorded queries, keys and values is computed in float32.
+        A lazy map [layer, query, key] in float32, in the unit asked for; with `per_head`, [layer, head,
+        query, key]. For half-precision models everything after the recorded queries, keys and values is
+        computed in float32.
 
     Raises:
-        ValueError: For an unknown option, or where the model's blocks are not described or do not compute
-            what their description says (`UnsupportedModelError`; the message names what still works).
+        ValueError: For an unknown option or unit, or where the model's blocks are not described or do not
+            compute what their description says (`UnsupportedModelError`; the message names what still works).
         IndexError: Where the model has no such layer.
     """
     require_choice("variant", variant, VARIANTS)
@@ -110,10 +117,12 @@ def attention_norm(
     from attnwidgets.tracing.block_runs import block_of, norms_last
     from attnwidgets.tracing.contributions import parts_of
 
-    def measure(layer: int) -> Tensor:
+    grid = unit_grid(trace, stream, unit)
+
+    def measure(layer: int) -> Any:
         parts = parts_of(block_of(trace, layer, stream, "attention_norm"), variant)
-        lengths = parts.head_norms() if per_head else parts.norms()
-        return shares(lengths) if normalize == "row" else lengths
+        lengths = parts.head_norms(grid.spans) if per_head else parts.norms(grid.spans)
+        return in_unit(shares(lengths) if normalize == "row" else lengths, grid)
 
     after = variant in ("attn", "res") or norms_last(trace, stream, "attention_norm")
     notes = [] if after else [NO_NORM_AFTER]
@@ -125,10 +134,11 @@ def attention_norm(
         method="attention_norm",
         title=TITLES[variant] + (" per head" if per_head else ""),
         paper=PAPER,
-        options={"variant": variant, "per_head": per_head, "normalize": normalize},
+        options={"variant": variant, "per_head": per_head, "normalize": normalize, "unit": grid.name},
         stream=stream,
         layers=layers,
         stochastic=None if normalize == "row" else False,
         per_head=per_head,
         warning="; ".join(notes),
+        grid=grid,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import check_partition
+from attnwidgets.explanations.joint_units import Grid, unit_grid
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.selecting import listed, pick
 from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
@@ -108,12 +109,14 @@ def block_map(
     per_head: bool = False,
     warning: str = "",
     kind: type[MixingMap] = MixingMap,
+    grid: Grid | None = None,
 ) -> MixingMap:
     """Return a lazy map of what `measure` says of a layer, with everything it carries on from its trace.
 
-    `kind` is the class of the map, and takes from its `lazy` what `measure` returns.
+    `kind` is the class of the map, and takes from its `lazy` what `measure` returns; `grid` is the unit that
+    this is in, tokens by default.
     """
-    query, key = trace.axes(stream)
+    grid = unit_grid(trace, stream, None) if grid is None else grid
     numbers = tuple(range(trace.n_layers(stream)))
     common = carried(trace, stream, method, paper=paper, options=options)
     common["warning"] = "; ".join(note for note in (common["warning"], warning) if note)
@@ -127,12 +130,12 @@ def block_map(
 
     return kind.lazy(
         compute,
-        query=query,
-        key=key,
+        query=grid.query,
+        key=grid.key,
         layers=numbers if layers is None else pick(layers, numbers, "layer"),
         heads=range(trace.n_heads(stream)) if per_head else None,
-        unit=next(iter(query.units)),
-        causal=trace.is_causal(stream),
+        unit=grid.name,
+        causal=grid.causal,
         stochastic=stochastic,
         runs_model=True,
         **common,
@@ -144,6 +147,11 @@ def shares(values: Tensor) -> Tensor:
     values = values.to("cpu").double()
     totals = values.sum(-1, keepdim=True)
     return values / totals.masked_fill(totals == 0, 1.0)
+
+
+def in_unit(values: Tensor, grid: Grid) -> np.ndarray[Any, Any]:
+    """Return rows of tokens [head?, token, column] averaged over the tokens of a unit."""
+    return grid.rows(values.detach().to("cpu").numpy())
 
 
 def as_numpy(values: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:

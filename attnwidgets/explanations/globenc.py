@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attnwidgets.explanations.attention_norm import attention_norm
 from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice
+from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.rollout import rollout
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.tracing.units import Unit
 
 PAPER = (
     "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole "
@@ -34,7 +36,11 @@ PAPER = (
     cost="one more pass, then every layer up to the one that is opened",
 )
 def globenc(
-    trace: TraceLike, normalize: Literal["none", "row"] = "none", *, stream: str | None = None
+    trace: TraceLike,
+    normalize: Literal["none", "row"] = "none",
+    *,
+    unit: str | Unit | tuple[Unit, Unit] | None = None,
+    stream: str | None = None,
 ) -> MixingMap:
     """Lengths of the vectors after whole blocks (N-Enc), multiplied from the input to every layer.
 
@@ -46,6 +52,7 @@ def globenc(
         normalize: "none" is the published GlobEnc: the product of lengths as they are, which grows from
             layer to layer and whose rows do not sum to one. "row" divides every row of N_l by its sum before
             the product, as later toolkits do; the two are different measures and order tokens differently.
+        unit: The unit of every N_l (see `aw.attention_norm`), and of their product.
         stream: Which stream of a model with several, of blocks that read one sequence only.
 
     Returns:
@@ -57,7 +64,7 @@ def globenc(
             opened) where the product of a deep model leaves the range of float32; use "row" then.
     """
     require_choice("normalize", normalize, ("none", "row"))
-    blocks = attention_norm(trace, "enc", stream=own_stream(trace, stream, "globenc"))
+    blocks = attention_norm(trace, "enc", unit=unit, stream=own_stream(trace, stream, "globenc"))
     from attnwidgets.tracing.block_runs import norms_last
 
     product = rollout(blocks, residual=None, normalize=normalize == "row")
@@ -73,9 +80,10 @@ def globenc(
         method="globenc",
         title="GlobEnc" if normalize == "none" else "GlobEnc, rows normalised",
         paper=PAPER,
-        options={"normalize": normalize},
+        options={"normalize": normalize, "unit": blocks.unit},
         stream=blocks.stream,
         layers=None,
         stochastic=False if normalize == "none" else None,
         warning="" if norms_last(trace, blocks.stream, "globenc") else NO_NORM_AFTER,
+        grid=unit_grid(trace, blocks.stream, unit),
     )

@@ -5,7 +5,6 @@ Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 3.
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -13,10 +12,10 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.explanations.aggregation import check_partition, keeps_order
+from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import listed, pick
+from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.rerun import RecordedBlocks, Run
     from attnwidgets.tracing.resume import Piece, Resumed
-    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.tracing.units import Unit
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
@@ -112,7 +111,7 @@ def value_zeroing(
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
     stream = resolve_stream(trace, stream)
-    query, key, name = _axes(*trace.axes(stream), unit)
+    grid = unit_grid(trace, stream, unit)
     numbers = tuple(range(trace.n_layers(stream)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
 
@@ -125,24 +124,26 @@ def value_zeroing(
     if normed:
         blocks.after_final_norm(blocks.layers[-1].output[:, :1])
 
-    def layer_of(number: int) -> NDArray[np.float64]:
+    def layer_of(number: int) -> NDArray[np.floating]:
         after = blocks.after_final_norm if normed and number == numbers[-1] else None
         resumed = resume(trace, number, stream)
         with borrowed(blocks.model):
-            raw, floor = _distances(blocks, number, key.units[name], distance, chunk_size, after, resumed)
-        rows = _reduced(raw, query.units[name], reduce)
-        return _shares(rows, _reduced(floor[:, None], query.units[name], "max")) if normalize else rows
+            raw, floor = _distances(
+                blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed
+            )
+        rows = grid.rows(raw, reduce)
+        return _shares(rows, grid.rows(floor[:, None], "max")) if normalize else rows
 
-    options = {"distance": distance, "normalize": normalize, "final_norm": final_norm, "unit": name}
-    if name != next(iter(query.units)):
+    options = {"distance": distance, "normalize": normalize, "final_norm": final_norm, "unit": grid.name}
+    if grid.name != next(iter(grid.query.units)):
         options["reduce"] = reduce
     return MixingMap.lazy(
         layer_of,
-        query=query,
-        key=key,
+        query=grid.query,
+        key=grid.key,
         layers=chosen,
-        unit=name,
-        causal=trace.is_causal(stream) and keeps_order(query.units[name], key.units[name]),
+        unit=grid.name,
+        causal=grid.causal,
         stochastic=normalize,
         runs_model=True,
         **carried(trace, stream, "value_zeroing", paper=PAPER, options=options),
@@ -154,30 +155,6 @@ def _check(name: str, value: str, taken: tuple[str, ...]) -> None:
         near = suggest(str(value), taken)
         message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
         raise ValueError(message)
-
-
-def _axes(
-    query: TokenAxis, key: TokenAxis, unit: str | Unit | tuple[Unit, Unit] | None
-) -> tuple[TokenAxis, TokenAxis, str]:
-    """Return the axes with the unit that is meant on both, and its name."""
-    if unit is None:
-        return query, key, next(iter(query.units))
-    if isinstance(unit, str):
-        if unit not in query.units or unit not in key.units:
-            offered = [name for name in query.units if name in key.units]
-            message = f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
-            raise ValueError(message)
-        return query, key, unit
-    pair = unit if isinstance(unit, tuple) else (unit, unit)
-    if pair[0].name != pair[1].name:
-        message = f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}."
-        raise ValueError(message)
-    extended = []
-    for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
-        check_partition(own, len(axis), side)
-        extended.append(dataclasses.replace(axis, units={**axis.units, own.name: own}))
-    same = key is query and pair[0] == pair[1]
-    return extended[0], extended[0] if same else extended[1], pair[0].name
 
 
 def _distances(
@@ -301,20 +278,11 @@ def _apart(states: Tensor, reference: Tensor, distance: str) -> Tensor:
     return 1.0 - (1.0 - half).round(decimals=5) if distance == "cosine_5_decimals" else half
 
 
-def _reduced(rows: NDArray[np.float64], unit: Unit, how: str) -> NDArray[np.float64]:
-    """Reduce token rows [token, element] to rows of a unit; an element without tokens gives zeros."""
-    if all(span == (token,) for token, span in enumerate(unit.spans)):
-        return rows
-    result: NDArray[np.float64] = np.zeros((len(unit.spans), rows.shape[1]))
-    for element, span in enumerate(unit.spans):
-        if span:
-            result[element] = rows[list(span)].mean(axis=0) if how == "mean" else rows[list(span)].max(axis=0)
-    return result
-
-
-def _shares(rows: NDArray[np.float64], floor: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(rows: NDArray[np.floating], floor: NDArray[np.floating]) -> NDArray[np.float64]:
     """Divide rows by their sums; rows that do not rise above `floor` [row, 1] become zero."""
     known = rows.max(axis=1, keepdims=True, initial=0.0) > floor
     totals = rows.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(rows, totals, out=np.zeros_like(rows), where=known & (totals > 0))
+    shares: NDArray[np.float64] = np.divide(
+        rows, totals, out=np.zeros(rows.shape), where=known & (totals > 0)
+    )
     return shares
