@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import suggest
 
 if TYPE_CHECKING:
-    from attnwidgets.tracing.layouts import Layout
+    from attnwidgets.tracing.layout import Layout
 
 # (trace, stream) -> "" or what is missing, to be read after "needs ..., "
 Check = Callable[[Any, str], str]

@@ -28,11 +28,13 @@ from attnwidgets._errors import suggest
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.blocks import fitting
-from attnwidgets.tracing.layouts import LAYOUTS, Layout
+from attnwidgets.tracing.layouts import LAYOUTS
 from attnwidgets.tracing.places import stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from attnwidgets.tracing.layout import Layout
 
 Side = Literal["input", "output"]
 

@@ -18,7 +18,7 @@ from attnwidgets.tracing.trace import RecordedLayer, Trace
 if TYPE_CHECKING:
     from torch import nn
 
-    from attnwidgets.tracing.layouts import Layout
+    from attnwidgets.tracing.layout import Layout
 
     # A layout that fits, the block's name and the block.
     Fit = tuple[Layout, str, nn.Module]

@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError, attention_weights, repeat_heads
 from attnwidgets.tracing.borrow import borrowed
-from attnwidgets.tracing.layouts import LAYOUTS, Layout
+from attnwidgets.tracing.layouts import LAYOUTS
 from attnwidgets.tracing.modules import Norm, is_norm, read_affine, read_norm, run
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from attnwidgets.tracing.layout import Layout
     from attnwidgets.tracing.recorder import Call
 
 WITHOUT = "Methods that need no description still work: attention, rollout, attention_flow, value_zeroing."
