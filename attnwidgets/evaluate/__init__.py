@@ -5,14 +5,19 @@ from __future__ import annotations
 from attnwidgets.evaluate.agreement import agreement
 from attnwidgets.evaluate.agreement_matrix import Agreement
 from attnwidgets.evaluate.combining import averaged, beside
+from attnwidgets.evaluate.complexity import complexity, entropy, features_above, gini, sparsity
 from attnwidgets.evaluate.cue_contribution import cue_contribution
 from attnwidgets.evaluate.curves import aopc, area
+from attnwidgets.evaluate.effective_complexity import effective_complexity
 from attnwidgets.evaluate.example_scores import example_scores
 from attnwidgets.evaluate.faithfulness import faithfulness
 from attnwidgets.evaluate.fidelity import characterization, fidelity
+from attnwidgets.evaluate.plausibility import plausibility
 from attnwidgets.evaluate.ranking import average_precision, expected_average_precision
+from attnwidgets.evaluate.rationales import rationale_elements
 from attnwidgets.evaluate.removal import OPERATORS, possible_operators
 from attnwidgets.evaluate.scorecard import Scorecard
+from attnwidgets.evaluate.single_removals import single_removals
 
 __all__ = [
     "OPERATORS",
@@ -25,10 +30,19 @@ __all__ = [
     "averaged",
     "beside",
     "characterization",
+    "complexity",
     "cue_contribution",
+    "effective_complexity",
+    "entropy",
     "example_scores",
     "expected_average_precision",
     "faithfulness",
+    "features_above",
     "fidelity",
+    "gini",
+    "plausibility",
     "possible_operators",
+    "rationale_elements",
+    "single_removals",
+    "sparsity",
 ]

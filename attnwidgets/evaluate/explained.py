@@ -67,7 +67,7 @@ def explained(
         raise ValueError(message)
     for trace in every:
         require_trace(trace, function)
-    given = explanations if isinstance(explanations, Mapping) else {_name(explanations): explanations}
+    given = explanations if isinstance(explanations, Mapping) else {result_name(explanations): explanations}
     if not given:
         message = "explanations is empty: give at least one."
         raise ValueError(message)
@@ -78,7 +78,7 @@ def explained(
         elements: Unit | None = None
         stream = ""
         for name, source in sources.items():
-            one = _attributions(source(number, trace), name)
+            one = require_single(source(number, trace), name)
             one = one if unit is None else one.to(unit)
             side = _stream_of(one, trace, name, number)
             if elements is not None and (one.unit, side) != (elements.name, stream):
@@ -100,7 +100,8 @@ def is_constant(values: NDArray[np.float64]) -> bool:
     return len(values) > 1 and bool((values == values[0]).all())
 
 
-def _name(one: Any) -> str:
+def result_name(one: Any) -> str:
+    """Return what an explanation, a list of them, or what gives one is called."""
     if isinstance(one, (Attributions, MixingMap)):
         return str(one.method)
     if _is_list_of_results(one):
@@ -129,7 +130,13 @@ def _source(one: Any, n: int, name: str, target: Any) -> Callable[[int, Trace], 
     return lambda _, trace: call(trace)
 
 
-def _attributions(one: Any, name: str) -> Attributions:
+def require_single(one: Any, name: str) -> Attributions:
+    """Return an explanation of one target.
+
+    Raises:
+        TypeError: Where it is none; a map says how to make it one.
+        ValueError: Where it has several targets.
+    """
     if isinstance(one, MixingMap):
         message = (
             f"explanation {name!r} is a map: make a vector of it first, .to_attributions('row', query='cls') "

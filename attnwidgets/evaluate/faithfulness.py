@@ -278,6 +278,21 @@ def removal_scores(
     )
 
 
+def read_score(answers: Answers, score: Score | None, index: int | None) -> Float:
+    """Return what f is of some answers; by default a probability, of a target that is no logit its number.
+
+    Raises:
+        ValueError: Where there is no such score.
+    """
+    wanted = score or ("number" if index is None else "probability")
+    if wanted not in _SCORES:
+        message = f"score {wanted!r} is not one of {listed(_SCORES)}.{suggest(str(wanted), _SCORES)}"
+        raise ValueError(message)
+    if wanted == "number":
+        return answers.number
+    return np.exp(answers.log_p) if wanted == "probability" else answers.log_p
+
+
 class _Example:
     """The scores of one input."""
 
@@ -297,10 +312,7 @@ class _Example:
 
     def score(self, answers: Answers) -> Float:
         """Return what f is of some answers."""
-        wanted = self.plan.score or ("number" if self.target.index is None else "probability")
-        if wanted == "number":
-            return answers.number
-        return np.exp(answers.log_p) if wanted == "probability" else answers.log_p
+        return read_score(answers, self.plan.score, self.target.index)
 
     def scores(self) -> Float:
         """Return the scores [metric, method, share]."""

@@ -55,13 +55,11 @@ def only(n: int, order: Order, features: Order, k: int) -> NDArray[np.bool_]:
     return gone
 
 
-def one_by_one(n: int, features: Order, ask: Ask, score: Callable[[Answers], Float]) -> Float:
-    """Return how much the score falls when each feature alone is removed [feature]."""
+def one_by_one(n: int, features: Order, ask: Ask) -> Answers:
+    """Return the answers without each feature alone, and last to the whole input [feature + 1]."""
     gone = np.zeros((len(features) + 1, n), dtype=bool)
     gone[np.arange(len(features)), features] = True
-    found = score(ask(gone))
-    drops: Float = found[-1] - found[:-1]
-    return drops
+    return ask(gone)
 
 
 def oracle_order(
@@ -87,8 +85,8 @@ def oracle_order(
         longest: How many steps are needed.
     """
     if how == "leave_one_out":
-        drops = np.nan_to_num(one_by_one(n, features, ask, score), nan=-np.inf)
-        return features[np.argsort(-drops, kind="stable")]
+        left_over = np.nan_to_num(score(one_by_one(n, features, ask))[:-1], nan=np.inf)
+        return features[np.argsort(left_over, kind="stable")]
     chosen: list[int] = []
     left = features.tolist()
     while left and len(chosen) < longest:
