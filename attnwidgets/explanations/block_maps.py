@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import check_partition
 from attnwidgets.explanations.joint_units import Grid, unit_grid
 from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.selecting import listed, pick
+from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from attnwidgets.tracing.units import TokenAxis, Unit
 
 NO_RESIDUAL = (
     "the residual connection is of no token that is read here: 'res' is 'attn', and 'res_ln' norms what "
@@ -74,25 +71,6 @@ def own_stream(trace: TraceLike, stream: str | None, method: str, *, what: str =
         )
         raise ValueError(message)
     return described_stream(trace, stream, method)
-
-
-def unit_axis(axis: TokenAxis, unit: str | Unit | None) -> tuple[TokenAxis, str]:
-    """Return an axis with the unit that is meant among its units, and that unit's name; None for its own.
-
-    Raises:
-        ValueError: Where there is no such unit, or it does not divide the tokens.
-    """
-    if unit is None:
-        return axis, next(iter(axis.units))
-    if isinstance(unit, str):
-        if unit not in axis.units:
-            message = (
-                f"unit {unit!r} is not offered; there is {listed(axis.units)}.{suggest(unit, axis.units)}"
-            )
-            raise ValueError(message)
-        return axis, unit
-    check_partition(unit, len(axis), "source")
-    return dataclasses.replace(axis, units={**axis.units, unit.name: unit}), unit.name
 
 
 def block_map(

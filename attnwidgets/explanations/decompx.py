@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from attnwidgets.explanations.aggregation import keeps_order
 from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.block_maps import own_stream, require_choice, unit_axis
+from attnwidgets.explanations.block_maps import in_unit, own_stream, require_choice
+from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.logit_targets import asked_logits
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
@@ -22,10 +22,11 @@ from attnwidgets.explanations.tracelike import TraceLike, carried
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnwidgets.explanations.joint_units import Grid
     from attnwidgets.explanations.logit_targets import Asked, Place
     from attnwidgets.tracing.propagation import Propagation
     from attnwidgets.tracing.trace import Trace
-    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.tracing.units import Unit
 
     Float = NDArray[np.float64]
 
@@ -126,32 +127,32 @@ def decompx(
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
     stream = own_stream(trace, stream, "decompx")
-    axis, name = unit_axis(trace.axes(stream)[1], unit)
+    grid = unit_grid(trace, stream, unit)
     asked = _asked(trace, target, foil, stream)
 
     from attnwidgets.tracing.decomposition import Rules
     from attnwidgets.tracing.propagation import Propagation
 
     rules = Rules(bias, activation, gate)
-    spans = axis.units[name].spans
+    spans = grid.key.units[grid.name].spans
     followed = Propagation(cast("Trace", trace), stream, "decompx", spans, rules, ffn=ffn)
     _require_memory(followed, chunk_size, force=force)
-    options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": name}
+    options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": grid.name}
     common = carried(trace, stream, "decompx", paper=PAPER, options=options)
     common["provenance"]["title"] = "DecompX"
-    lengths = _lengths(followed, axis, name, chunk_size, common)
+    lengths = _lengths(followed, grid, chunk_size, common)
     if asked is None:
         return lengths
     values = _scores(followed, asked, chunk_size)
     rest = np.asarray(asked.scores) - values.sum(-1)
     return Attributions(
         values if asked.several else values[0],
-        axis=axis,
+        axis=grid.key,
         target=asked.labels,
         foil=None if asked.foil is None else asked.foil.label,
         residual=asked.numbers(rest),
         map=lengths,
-        unit=name,
+        unit=grid.name,
         **common,
     )
 
@@ -212,31 +213,27 @@ def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Floa
     return scores
 
 
-def _lengths(
-    followed: Propagation, axis: TokenAxis, unit: str, chunk_size: int | None, common: dict[str, Any]
-) -> MixingMap:
+def _lengths(followed: Propagation, grid: Grid, chunk_size: int | None, common: dict[str, Any]) -> MixingMap:
     """Return the lengths of the vectors [layer, query, key]; those that a run to the head left are kept."""
     lock = threading.Lock()
-    members = axis.units[unit].membership(followed.n_tokens)
-    members /= np.maximum(members.sum(1, keepdims=True), 1)
 
-    def layer_of(number: int) -> Float:
+    def layer_of(number: int) -> Any:
         import torch
 
         with lock, torch.no_grad():
             if number not in followed.lengths:
                 followed.run(chunk_size=chunk_size)
-        rows: Float = members @ followed.lengths[number].numpy()
-        return rows
+        return in_unit(followed.lengths[number], grid)
 
     own = dict(common)
     own["provenance"] = {**common["provenance"], "title": "DecompX, lengths of the vectors"}
     return MixingMap.lazy(
         layer_of,
-        query=axis,
+        query=grid.query,
+        key=grid.key,
         layers=range(followed.n_layers),
-        unit=unit,
-        causal=followed.trace.is_causal(followed.stream) and keeps_order(axis.units[unit], axis.units[unit]),
+        unit=grid.name,
+        causal=grid.causal,
         stochastic=False,
         runs_model=True,
         **own,
