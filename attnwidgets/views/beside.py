@@ -67,7 +67,7 @@ def beside(shown: Sequence[Attributions], title: str = "") -> Attributions:
 
 
 def _maps_beside(maps: Sequence[Any], labels: Sequence[str], title: str) -> Any:
-    """Return what attributions say of every layer, a row for each target; None where that is nothing alike."""
+    """Return what attributions say of every layer, a row for each target; None where nothing alike."""
     if any(item is None for item in maps) or sum(len(item.query) for item in maps) != len(labels):
         return None
     first = maps[0]

@@ -23,7 +23,7 @@ def is_by_layer(key: str) -> bool:
 
 
 def asked_about(key: str, target: int | None, foil: int | None) -> str:
-    """Return the key of a method about a target, rather than a foil; about the prediction without a target."""
+    """Return the key of a method about a target, rather than a foil; without one, the prediction."""
     base = base_of(key).removesuffix(_BY_LAYER)
     if target is None:
         return base
@@ -38,10 +38,8 @@ def base_of(key: str) -> str:
 def asked_of(key: str) -> dict[str, int]:
     """Return what a key is about, as a method takes it: target, foil, or nothing."""
     found = _ASKED.search(key)
-    names = ("target", "foil")
-    return (
-        {name: int(text) for name, text in zip(names, found.groups(), strict=True) if text} if found else {}
-    )
+    pairs = zip(("target", "foil"), found.groups(), strict=True) if found else ()
+    return {name: int(text) for name, text in pairs if text}
 
 
 def method_of(key: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
+
+from attnwidgets._notebook import running_shell
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -61,12 +62,6 @@ class Cells:
 
 
 CELLS = Cells()
-
-
-def running_shell() -> Any:
-    """Return the IPython shell, where there is one; IPython is not imported for it."""
-    module = sys.modules.get("IPython")
-    return None if module is None else module.get_ipython()
 
 
 def _place(shell: Any) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.lifecycle import running_shell
+from attnwidgets._notebook import running_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -65,8 +65,8 @@ class Entry:
 
         Args:
             target: Class or token that is explained; None: what the model predicts.
-            foil: What it is contrasted with. Attributions then come as three rows: of the target, of the foil,
-                and of the one rather than the other.
+            foil: What it is contrasted with. Attributions then come as three rows: of the target, of the
+                foil, and of the one rather than the other.
 
         Raises:
             ValueError: Where it can follow none; and whatever else the method raises.
@@ -85,10 +85,10 @@ class Entry:
         try:
             if foil is None:
                 return explain(self.trace, **options)
-            contrast = explain(self.trace, **options, foil=foil)
+            contrast: Any = explain(self.trace, **options, foil=foil)
             if not is_attributions(contrast):
                 return contrast
-            alone = [explain(self.trace, **(options | {"target": one})) for one in (target, foil)]
+            alone: list[Any] = [explain(self.trace, **(options | {"target": one})) for one in (target, foil)]
             return beside([*alone, contrast], title=contrast.title)
         except ValueError as error:  # "cross", say, leads from one sequence to another
             return error

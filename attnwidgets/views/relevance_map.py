@@ -10,8 +10,8 @@ class RelevanceMap(View):
 
     Above stand the attributions as coloured text, with what they sum to; for several targets also as a
     matrix, targets by sources. Below are the layers, where the method says anything of them (`.map`); a click
-    selects one, a token under the pointer is marked in all. Of a MixingMap it shows one row in every layer: the
-    pinned query's.
+    selects one, a token under the pointer is marked in all. Of a MixingMap it shows one row in every layer:
+    the pinned query's.
     Arguments are those of `View`.
     """
 

