@@ -18,6 +18,7 @@ from attnwidgets.evaluate.rationales import rationale_elements
 from attnwidgets.evaluate.removal import OPERATORS, possible_operators
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.evaluate.single_removals import single_removals
+from attnwidgets.evaluate.stability import stability
 
 __all__ = [
     "OPERATORS",
@@ -45,4 +46,5 @@ __all__ = [
     "rationale_elements",
     "single_removals",
     "sparsity",
+    "stability",
 ]

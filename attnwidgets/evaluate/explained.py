@@ -71,7 +71,7 @@ def explained(
     if not given:
         message = "explanations is empty: give at least one."
         raise ValueError(message)
-    sources = {str(name): _source(one, len(every), str(name), target) for name, one in given.items()}
+    sources = {str(name): source_of(one, len(every), str(name), target) for name, one in given.items()}
     found = []
     for number, trace in enumerate(every):
         own: dict[str, NDArray[np.float64]] = {}
@@ -113,8 +113,28 @@ def _is_list_of_results(one: Any) -> bool:
     return isinstance(one, list) and bool(one) and isinstance(one[0], (Attributions, MixingMap))
 
 
-def _source(one: Any, n: int, name: str, target: Any) -> Callable[[int, Trace], Any]:
-    """Return a function of a trace's number and the trace."""
+def source_of(
+    one: Any, n: int, name: str, target: Any, *, finished: bool = True
+) -> Callable[[int, Trace], Any]:
+    """Return a function of a trace's number and the trace.
+
+    Args:
+        one: An explanation, a list of them, or what gives one.
+        n: How many traces there are.
+        name: What it is called, for messages.
+        target: What methods given by name explain.
+        finished: Whether an explanation that is there already will do.
+
+    Raises:
+        TypeError: Where it will not.
+        ValueError: Where there are not as many as traces.
+    """
+    if not finished and (isinstance(one, (Attributions, MixingMap)) or _is_list_of_results(one)):
+        message = (
+            f"explanation {name!r} is finished, and is needed for other inputs too: give its method, by "
+            "name, as (name, options), or as a function of a trace."
+        )
+        raise TypeError(message)
     if isinstance(one, (Attributions, MixingMap)) or _is_list_of_results(one):
         several = list(one) if isinstance(one, list) else [one]
         if len(several) != n:
