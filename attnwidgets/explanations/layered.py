@@ -65,6 +65,7 @@ class Layered(Explanation):
         unit: str,
         runs_model: bool = False,
         on_demand: bool = False,
+        base: Layered | None = None,
         **common: Any,
     ) -> None:
         key = query if key is None else key
@@ -84,7 +85,7 @@ class Layered(Explanation):
             heads=None if heads is None else tuple(int(number) for number in heads),
             runs_model=runs_model,
             on_demand=runs_model or on_demand,
-            _base=None,
+            _base=base,
             _done=set(),
             _compute=compute,
             _keep=keep,

@@ -177,10 +177,9 @@ class MixingMap(Layered):
             "signed": self.known("signed"),
             "runs_model": self.runs_model,
             "on_demand": self.on_demand,
+            "base": self if by_layer else None,
         }
-        made = MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
-        made._set(_base=self if by_layer else None)
-        return made
+        return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
 
     @property
     def map(self) -> MixingMap:
