@@ -12,6 +12,7 @@ from attnwidgets.evaluate.effective_complexity import effective_complexity
 from attnwidgets.evaluate.example_scores import example_scores
 from attnwidgets.evaluate.faithfulness import faithfulness
 from attnwidgets.evaluate.fidelity import characterization, fidelity
+from attnwidgets.evaluate.infidelity import infidelity
 from attnwidgets.evaluate.plausibility import plausibility
 from attnwidgets.evaluate.ranking import average_precision, expected_average_precision
 from attnwidgets.evaluate.rationales import rationale_elements
@@ -41,6 +42,7 @@ __all__ = [
     "features_above",
     "fidelity",
     "gini",
+    "infidelity",
     "plausibility",
     "possible_operators",
     "rationale_elements",
