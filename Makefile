@@ -33,7 +33,7 @@ help:
 	@echo "make test    everything: lint, types, JavaScript, the wheel, all tests (PYTEST_ARGS=... to choose)"
 	@echo "make lint    ruff and mypy            make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
-	@echo "make bench   the figures of benchmarks/README.md, beside bertviz"
+	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
 
@@ -161,6 +161,7 @@ build: $(STAMP)/dev
 	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
 
 bench: $(STAMP)/dev chromium node
+	@$(PY) benchmarks/bench_mixing.py
 	@$(PY) benchmarks/bench_bertviz.py
 
 clean:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gc
-
 import numpy as np
 import pytest
 import torch
@@ -9,8 +7,6 @@ import torch
 from attnwidgets.explanations.attention_norm import attention_norm
 from attnwidgets.explanations.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.registry import explain
-from attnwidgets.tracing.block_runs import block_of
-from attnwidgets.tracing.contributions import parts_of
 from attnwidgets.tracing.run import trace
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES
@@ -69,25 +65,6 @@ def test_padding_in_a_batch_changes_nothing() -> None:
     batch = trace(model, None, input_ids=long, attention_mask=mask)
     alone = trace(model, None, IDS[:4])
     assert relative(attention_norm(batch[1], "enc").values, attention_norm(alone, "enc").values) < 1e-5
-
-
-def test_no_vector_for_every_pair_is_held() -> None:
-    """At n = 256 and d = 384, vectors for every pair would take 100 MB a layer; lengths take a few chunks."""
-    from torch.profiler import ProfilerActivity, profile
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=50, hidden_size=384, num_hidden_layers=1, num_attention_heads=12, intermediate_size=64
-    )
-    found = trace(BertModel(config, add_pooling_layer=False).eval(), None, [i % 50 for i in range(256)])
-    with torch.no_grad():
-        parts = parts_of(block_of(found, 0, "self", "test"), "enc")
-        gc.collect()
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-            parts.norms()
-    largest = max(event.cpu_memory_usage for event in seen.events())
-    assert 0 < largest < 2**25 < 256 * 256 * 384 * 4
 
 
 def test_wrong_options_name_what_is_taken() -> None:

@@ -1,0 +1,156 @@
+"""Measure the measures of context mixing beside plain implementations of their papers, in one run.
+
+    python benchmarks/bench_mixing.py                    prints the table
+    python benchmarks/bench_mixing.py --write            and puts it into benchmarks/README.md
+    python benchmarks/bench_mixing.py --tokens 64 --methods alti value_zeroing --models MiniLM
+
+Both start from the same tokens, run the model once and end with the maps of every layer: the plain one
+(`plain.py`, `plain_decompx.py`) from a model call, attnwidgets from a trace that was made before. Results are
+compared before anything is timed. Times are CPU times of this process on two threads, taken in turns, the
+median; threads wait for work asleep, so that waiting counts as none. Memory is the most that torch held at
+once beyond what it held before, of one more run of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+# Before torch starts its threads.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler that counts memory says when it starts
+
+import numpy as np
+import plain
+import plain_decompx
+import torch
+from allocated import peak
+
+import attnwidgets as aw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- measured: mixing -->", "<!-- end of measured: mixing -->"
+LONG_SECONDS = 20  # what takes longer is run once
+
+# Name: the plain one (model, ids) and ours (trace).
+METHODS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
+    "attention_norm": (
+        lambda model, ids: plain.attention_norm(model, ids, "attn"),
+        aw.attention_norm,
+    ),
+    "attention_norm, res": (
+        lambda model, ids: plain.attention_norm(model, ids, "res"),
+        lambda traced: aw.attention_norm(traced, "res"),
+    ),
+    "attention_norm, res_ln": (
+        lambda model, ids: plain.attention_norm(model, ids, "res_ln"),
+        lambda traced: aw.attention_norm(traced, "res_ln"),
+    ),
+    "globenc": (plain.globenc, aw.globenc),
+    "alti": (plain.alti, aw.alti),
+    "value_zeroing": (plain.value_zeroing, aw.value_zeroing),
+    "decompx": (
+        lambda model, ids: plain_decompx.decompx(model, ids, None),
+        aw.decompx,
+    ),
+}
+CASES: dict[str, tuple[str, tuple[int, ...], tuple[str, ...]]] = {
+    "MiniLM": (
+        "encoder",
+        (32, 64, 128, 256),
+        ("attention_norm", "attention_norm, res_ln", "globenc", "alti", "value_zeroing", "decompx"),
+    ),
+    "SmolLM2": (
+        "decoder",
+        (64, 128),
+        ("attention_norm", "attention_norm, res", "alti", "value_zeroing"),
+    ),
+}
+
+
+def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU time of a call, and what it returned."""
+    start = time.process_time()
+    result = function()
+    return time.process_time() - start, result
+
+
+@torch.no_grad()
+def compare(name: str, model: Any, method: str, n: int, repeats: int) -> str:
+    """Return one row."""
+    theirs, ours = METHODS[method]
+    ids = torch.randint(1000, 9000, (1, n), generator=torch.Generator().manual_seed(n))
+    inner = getattr(model, "model", model)  # without the head, which no measure reads
+
+    def traced() -> Any:
+        return aw.trace(model, None, ids[0].tolist())
+
+    expected = np.asarray(theirs(model, ids))
+    found = ours(traced()).values
+    off = float(np.abs(found - expected).max() / np.abs(expected).max())
+    if not off < 1e-3:
+        raise SystemExit(f"{name} {method} differs by {off:.2g}")
+    times: dict[str, list[float]] = {"pass": [], "plain": [], "ours": []}
+    for _ in range(repeats):
+        given = traced()
+        times["pass"].append(seconds(lambda: inner(ids))[0])
+        times["plain"].append(seconds(lambda: theirs(model, ids))[0])
+        times["ours"].append(seconds(lambda given=given: ours(given).values)[0])
+        if times["plain"][0] > LONG_SECONDS:
+            break
+    alone, there, here = (median(one) for one in times.values())
+    given = traced()
+    held = [peak(lambda: theirs(model, ids)), peak(lambda: ours(given).values)]
+    cells = [name, str(n), method, f"{alone:.3f}", f"{there:.2f}", f"{here:.3f}", f"**{there / here:.1f}**"]
+    cells += [f"{(there - alone) / max(here - alone, 1e-9):.0f}", *(f"{size / 1e6:.1f}" for size in held)]
+    return f"| {' | '.join([*cells, f'{off:.0e}'])} |"
+
+
+def main() -> None:
+    """Measure, print, and write where asked to."""
+    import transformers
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--tokens", type=int, nargs="*", help="lengths; those of the table by default")
+    parser.add_argument("--methods", nargs="*", help="some of them, by name")
+    parser.add_argument("--models", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    columns = "model", "tokens", "method", "pass, s", "plain, s", "attnwidgets, s", "ratio", "beyond the pass"
+    columns += "plain, MB", "attnwidgets, MB", "apart"
+    when = f"{time.strftime('%Y-%m-%d')}, {options.threads} threads ({platform.machine()})"
+    lines = [f"{when}, Python {platform.python_version()}; {versions}.", ""]
+    lines += [f"| {' | '.join(columns)} |", f"|---|---:|---|{'---:|' * (len(columns) - 3)}"]
+    print("\n".join(lines), flush=True)
+    for name in options.models:
+        kind, lengths, methods = CASES[name]
+        model = aw.demo_model(kind)[0]
+        model.set_attn_implementation("eager")
+        for n in options.tokens or lengths:
+            for method in methods if options.methods is None else options.methods:
+                if method in methods:
+                    lines.append(compare(name, model, method, n, options.repeats))
+                    print(lines[-1], flush=True)
+    if options.write:
+        page = README.read_text(encoding="utf-8")
+        before, rest = page.split(BEGIN)
+        text = "\n".join(lines)
+        README.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""How much is held at once: no vector for every pair of tokens, and no more than a chunk where one is set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attnwidgets.explanations.alti import alti
+from attnwidgets.explanations.attention_norm import attention_norm
+from attnwidgets.explanations.globenc import globenc
+from attnwidgets.explanations.value_zeroing import value_zeroing
+from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.units import Unit
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOKENS, DIM, HEADS, HIDDEN = 192, 48, 4, 64
+# One float64 for every head and pair, and a vector of float32 for every pair.
+ATTENTION, PAIRS = 8 * HEADS * TOKENS**2, 4 * DIM * TOKENS**2
+NORMS = {
+    **{
+        name: lambda found, name=name: attention_norm(found, name)
+        for name in ("attn", "res", "res_ln", "enc")
+    },
+    "per head": lambda found: attention_norm(found, per_head=True),
+    "globenc": globenc,
+    "in pairs": lambda found: attention_norm(found, "res_ln", unit=pairs()),
+}
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the largest tensor that any operation made, in bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(one, torch.Tensor) and one.layout == torch.strided:
+                self.size = max(self.size, one.untyped_storage().nbytes())
+        return made
+
+
+def pairs() -> Unit:
+    spans = tuple((first, first + 1) for first in range(0, TOKENS, 2))
+    return Unit("pair", tuple(map(str, range(len(spans)))), spans, (False,) * len(spans))
+
+
+def largest(measure: Callable[[Any], Any], family: str) -> int:
+    """Return the largest tensor made for a measure of a new trace, the pass through the model included."""
+    sizes = {"hidden_size": DIM, "num_attention_heads": HEADS, "intermediate_size": HIDDEN}
+    options = {"num_hidden_layers": 2, "max_position_embeddings": TOKENS, **sizes}
+    found = trace(tiny.build(lambda: tiny._plain(family, "Model", **options)), None, [7] * TOKENS)
+    with Largest() as seen:
+        values = measure(found).values
+    assert values.any()
+    return seen.size
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_lengths_take_no_more_than_attention_does(name: str) -> None:
+    assert 0 < largest(NORMS[name], "Bert") <= ATTENTION < PAIRS
+
+
+@pytest.mark.parametrize("measure", [alti, value_zeroing])
+@pytest.mark.parametrize("family", ["Bert", "Llama"])
+def test_chunks_bound_what_is_held(measure: Any, family: str) -> None:
+    small, whole = (largest(lambda found, n=n: measure(found, chunk_size=n), family) for n in (2, TOKENS))
+    assert 0 < small <= max(ATTENTION, 4 * 2 * TOKENS * HIDDEN)
+    assert whole > small
