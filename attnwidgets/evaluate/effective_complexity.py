@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.explained import explained, is_constant
+from attnwidgets.evaluate.explained import explained, is_constant, watched
 from attnwidgets.evaluate.faithfulness import RANDOM, Score, read_score
 from attnwidgets.evaluate.ordering import ORACLES, Oracle, only, oracle_order, random_orders, ranked, without
 from attnwidgets.evaluate.removal import Operator, removable, removing
@@ -94,7 +94,7 @@ def effective_complexity(
     inputs = explained(traces, explanations, target, "effective_complexity", unit)
     kept = selected == "kept"
     samples = []
-    for number, one in enumerate(inputs):
+    for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method="effective_complexity")
         features = removable(one.trace, one.unit, one.stream, meant, special=special)
         n = len(one.unit)
@@ -103,7 +103,13 @@ def effective_complexity(
             return read_score(answers, score, index)
 
         with removing(
-            one.trace, operator, meant, unit=one.unit, stream=one.stream, batch_size=batch_size
+            one.trace,
+            operator,
+            meant,
+            unit=one.unit,
+            stream=one.stream,
+            batch_size=batch_size,
+            watched=len(inputs) == 1,
         ) as ask:
             best = oracle_order(oracle, n, features, ask, read, keep=kept, longest=len(features))
             rows: list[list[Order]] = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._progress import progress
 from attnwidgets.evaluate.maps import named
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
@@ -17,7 +18,7 @@ from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.tracelike import require_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -93,6 +94,11 @@ def explained(
             continue
         found.append(Explained(trace, own, elements, stream))
     return found
+
+
+def watched(inputs: Sequence[Explained]) -> Iterable[Explained]:
+    """Return the inputs, under a progress bar where there are several."""
+    return progress(inputs, "scoring") if len(inputs) > 1 else inputs
 
 
 def is_constant(values: NDArray[np.float64]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.explained import explained, is_constant
+from attnwidgets.evaluate.explained import explained, is_constant, watched
 from attnwidgets.evaluate.ordering import (
     ORACLES,
     ROUNDINGS,
@@ -252,10 +252,10 @@ def removal_scores(
         raise ValueError(message)
     notes: dict[str, None] = {}
     samples = []
-    for number, one in enumerate(inputs):
+    for number, one in enumerate(watched(inputs)):
         target = resolve_target(one.trace, targets[number % len(targets)], method=function)
         scorer = _Example(one, target, plan, metrics, number, notes)
-        samples.append(scorer.scores())
+        samples.append(scorer.scores(watched=len(inputs) == 1))
     first = inputs[0]
     baselines = [RANDOM] if plan.oracle is None else [RANDOM, "oracle"]
     return Scorecard(
@@ -314,7 +314,7 @@ class _Example:
         """Return what f is of some answers."""
         return read_score(answers, self.plan.score, self.target.index)
 
-    def scores(self) -> Float:
+    def scores(self, *, watched: bool) -> Float:
         """Return the scores [metric, method, share]."""
         plan, n = self.plan, len(self.one.unit)
         rows = len(self.one.values) + 1 + (plan.oracle is not None)
@@ -329,6 +329,7 @@ class _Example:
             unit=self.one.unit,
             stream=self.one.stream,
             batch_size=plan.batch_size,
+            watched=watched,
         ) as ask:
             for kept in {metric.kept for metric in self.metrics.values()}:
                 sets[kept] = [[order] if order is not None else None for order in self._orders()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.explained import explained
+from attnwidgets.evaluate.explained import explained, watched
 from attnwidgets.evaluate.faithfulness import RANDOM, Score, read_score
 from attnwidgets.evaluate.removal import Operator, removable, removing
 from attnwidgets.evaluate.scorecard import Scorecard
@@ -96,12 +96,18 @@ def infidelity(
         raise ValueError(message)
     inputs = explained(traces, explanations, target, "infidelity", unit)
     rows = []
-    for number, one in enumerate(inputs):
+    for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method="infidelity")
         features = removable(one.trace, one.unit, one.stream, meant, special=special)
         generator = np.random.default_rng([seed, number])
         with removing(
-            one.trace, operator, meant, unit=one.unit, stream=one.stream, batch_size=batch_size
+            one.trace,
+            operator,
+            meant,
+            unit=one.unit,
+            stream=one.stream,
+            batch_size=batch_size,
+            watched=len(inputs) == 1,
         ) as ask:
             if not len(features):
                 rows.append([np.nan] * (len(one.values) + 2))

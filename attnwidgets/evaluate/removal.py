@@ -38,6 +38,7 @@ token. zero, mean: its embedding is zeros, or the mean over the vocabulary (its 
 attention_mask: the token stays where it is, and nothing attends to it."""
 
 _EMBEDDED = ("zero", "mean")
+_PURPOSE = "removal"
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,13 @@ def removing(
     unit: Unit,
     stream: str,
     batch_size: int = 32,
-    purpose: str = "removal",
+    watched: bool = True,
 ) -> Iterator[Callable[[Bools], Answers]]:
     """Borrow a trace's model and yield a function from removed elements [variant, element] to `Answers`.
 
     Variants that remove the same run once; the others run in batches of `batch_size`. With "delete" a row of
     the logits that is read at a token (the next token's) is that of the last token before it that is left.
+    `watched` shows progress over batches.
 
     Raises:
         ValueError: For an operator that is unknown or that this model or tokenizer cannot do; with "delete",
@@ -116,12 +118,14 @@ def removing(
         message = f"batch_size must be at least 1, not {batch_size}."
         raise ValueError(message)
     membership = unit.membership(len(trace.axes(stream)[0]))
-    with _runner(trace, operator, stream, target, purpose) as run:
+    with _runner(trace, operator, stream, target) as run:
 
         def answers(removed: Bools) -> Answers:
             distinct, where = np.unique(np.asarray(removed, dtype=bool), axis=0, return_inverse=True)
             gone = (distinct @ membership) > 0
-            return _ask(trace, operator, target, stream, gone, run, batch_size).part(where.reshape(-1))
+            return _ask(trace, operator, target, stream, gone, run, batch_size, watched=watched).part(
+                where.reshape(-1)
+            )
 
         yield answers
 
@@ -179,7 +183,7 @@ def _id(trace: Trace, name: str) -> int | None:
 
 
 @contextmanager
-def _runner(trace: Trace, operator: str, stream: str, target: Target, purpose: str) -> Iterator[Run]:
+def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterator[Run]:
     """Yield a function from removed tokens [variant, token] to the model's outputs."""
     import torch
 
@@ -188,9 +192,9 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target, purpose: s
         from attnwidgets.explanations.embedding_gradients import leaf_of
         from attnwidgets.tracing.differentiable import differentiable
 
-        with differentiable(trace, purpose) as run, torch.no_grad():
-            given = leaf_of(run(), stream, purpose).detach()
-            start, _ = baseline_embeddings(trace, run.model, given[0], operator, purpose)
+        with differentiable(trace, _PURPOSE) as run, torch.no_grad():
+            given = leaf_of(run(), stream, _PURPOSE).detach()
+            start, _ = baseline_embeddings(trace, run.model, given[0], operator, _PURPOSE)
 
             def embedded(gone: Bools) -> Any:
                 where = torch.from_numpy(gone).to(given.device)[..., None]
@@ -247,14 +251,23 @@ def _inputs(
 
 
 def _ask(
-    trace: Trace, operator: str, target: Target, stream: str, gone: Bools, run: Run, batch_size: int
+    trace: Trace,
+    operator: str,
+    target: Target,
+    stream: str,
+    gone: Bools,
+    run: Run,
+    batch_size: int,
+    *,
+    watched: bool,
 ) -> Answers:
     """Return the answers to distinct variants [variant, token]."""
     n = len(gone)
     number, log_p, right = np.full((3, n), np.nan)
     moves = operator == "delete" and _reads_at(trace) == stream
     readable = _readable(trace, operator, target, stream, gone)
-    for chosen in progress(_chunks(trace, operator, target, stream, gone, readable, batch_size), "removing"):
+    chunks = _chunks(trace, operator, target, stream, gone, readable, batch_size)
+    for chosen in progress(chunks, "removing") if watched else chunks:
         outputs = run(gone[chosen])
         rows = None
         if target.position is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.explained import explained, is_constant
+from attnwidgets.evaluate.explained import explained, is_constant, watched
 from attnwidgets.evaluate.faithfulness import RANDOM, Score, read_score
 from attnwidgets.evaluate.ordering import one_by_one
 from attnwidgets.evaluate.rank_measures import kendall, spearman
@@ -139,11 +139,17 @@ def single_removals(
         message = f"gold has {len(rationales)} for {len(inputs)} traces: give one for each."
         raise ValueError(message)
     samples = []
-    for number, one in enumerate(inputs):
+    for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method="single_removals")
         features = removable(one.trace, one.unit, one.stream, meant, special=special)
         with removing(
-            one.trace, operator, meant, unit=one.unit, stream=one.stream, batch_size=batch_size
+            one.trace,
+            operator,
+            meant,
+            unit=one.unit,
+            stream=one.stream,
+            batch_size=batch_size,
+            watched=len(inputs) == 1,
         ) as ask:
             answers = one_by_one(len(one.unit), features, ask)
         wanted = None

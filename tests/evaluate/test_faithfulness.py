@@ -360,3 +360,17 @@ def test_comprehensiveness_and_sufficiency_equal_ferret(shared: Path, minilm: An
             found = card.of(name)[0][:, once].mean(axis=-1)
             expected = [arrays[f"aopc_{kind}.{theirs}_pos.{name}"] for kind in ("compr", "suff")]
             np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_several_texts_show_their_progress_as_one(classified: Any) -> None:
+    from attnwidgets._progress import observing
+
+    seen: list[tuple[int, int | None, str]] = []
+    with observing(lambda *step: seen.append(step)):
+        faithfulness([classified] * 3, "input_x_gradient", 1, operator="mask", thresholds=(0.5,))
+    assert seen == [(done, 3, "scoring") for done in range(4)]
+    seen.clear()
+    values = given(classified, [0, 4, 3, 2, 1, 0])
+    with observing(lambda *step: seen.append(step)):
+        faithfulness(classified, values, 1, operator="mask", thresholds=(0.5,), batch_size=1)
+    assert {what for *_, what in seen} == {"removing"}
