@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import HTML, display
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.lifecycle import running_shell
+from attnwidgets._notebook import running_shell
 
 if TYPE_CHECKING:
     from attnwidgets.views.base import View
