@@ -110,7 +110,7 @@ def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):
     lab.page.keyboard.press("ArrowUp")
     lab.until("explorer.selection.layer", 4)
     asked.locator(".aw-strip-view .aw-tok", has_text="ending").hover()
-    assert "ending" in layers.locator(".aw-lab-over:visible").last.inner_text()
+    assert "ending" in layers.locator(".aw-labs-top > .aw-lab-over:visible").inner_text()
 
 
 def test_the_line_under_the_text_says_what_it_sums_to(asked, lab):
@@ -143,7 +143,7 @@ def test_a_page_shows_it_and_says_what_needs_a_kernel(page_of_it, open_page, sho
     colours = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
     assert page.locator(".aw-layermap canvas").evaluate(colours) > 20
     outcome(root, "negative").click()
-    root.get_by_text("lrp: needs a running kernel").wait_for()
+    root.locator("> .aw-status").get_by_text("lrp: needs a running kernel").wait_for()
     outcome(root, "positive").click()  # what it is without a target is in the page
     title(root).get_by_text("AttnLRP for 'positive'").wait_for()
     page.screenshot(path=shots / f"relevance-{scheme}-{width}.png", full_page=True)
