@@ -119,7 +119,10 @@ def _off(block: Block) -> float:
 def structure_of(block: nn.Module) -> tuple[Any, ...]:
     """Return what makes a block compute something else when it changes: its modules' classes and hooks."""
     hooks = ("_forward_hooks", "_forward_pre_hooks")  # torch tells of them in no other way
-    return tuple((type(part), *(len(getattr(part, kind)) for kind in hooks)) for part in block.modules())
+    return tuple(
+        (type(part), id(vars(part).get("forward")), *(len(getattr(part, kind)) for kind in hooks))
+        for part in block.modules()
+    )
 
 
 def _weights(block: nn.Module) -> tuple[tuple[int, int], ...]:

@@ -3,7 +3,8 @@
 With z the sum that attention completes and u the vectors taken away, a norm makes of z - sum a u what its
 linear side makes of each, over one deviation; and so does the first layer of an MLP. What they make of z is
 computed once for every query and of u once for every key, so that a pair of tokens costs an activation and
-the second layer; the first layer's work, as much as the second's or twice that, is saved.
+the second layer; the first layer's work, as much as the second's or twice that, is saved. Where the
+attention's own output is normed before it is added (Gemma 2), that is one norm more of the same kind.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.steps import Function, Step
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-# How many tokens an MLP is tried on, and by how many roundings it may miss.
+# How many tokens an MLP is tried on, and by what share of its size it may miss: more than rounding, since
+# models norm in single precision whatever their own, and far less than another MLP.
 _TRIED = 8
-_ROUNDINGS = 1000
+_TOLERANCE = 1e-4
 # What passes the hidden layer at once.
 _CACHE_BYTES = 2**21
 _DEVICE_BYTES = 2**26
@@ -110,7 +112,7 @@ def read_mlp(block: Block, x: Tensor) -> MLP | None:
         x = x[:_TRIED]
         expected = block.through(block.layout.mlp, x)
         off = mlp.finish([first(x) for first in mlp.first]) - expected
-        if not off.norm() <= _ROUNDINGS * torch.finfo(x.dtype).eps * expected.norm():
+        if not off.norm() <= _TOLERANCE * expected.norm():
             return None
         _believed[block.module] = structure
     return mlp
@@ -125,40 +127,54 @@ class Tail:
     """A block from the end of its attention on.
 
     Args:
-        block: A proved block, whose attention's output passes no norm of its own.
+        block: A proved block.
         mlp: Its MLP; None for a parallel block, in which attention has no part in it.
         beside: What the MLP of a parallel block adds [query, dim].
     """
 
     def __init__(self, block: Block, mlp: MLP | None, beside: Tensor | None) -> None:
-        self._matrix, *_ = block.branch()
+        path = block.layout.after
+        self._after = block.norm(path) if path and is_norm(resolved(block.module, path)) else None
+        inner, *_ = block.branch()
         self._values = block.head_values()
         self._mlp = mlp
-        self._middle = block.middle if beside is None else block.middle + beside
         self._post = block.layout.order == "post"
         self._norm = block.norm1 if self._post else block.norm2
         self._last = block.norm2 if self._post else None
-        self._layers = [] if mlp is None else [self._first(first) for first in mlp.first]
+        if self._after is None:
+            self._matrix, self._whole = inner, block.middle if beside is None else block.middle + beside
+        else:
+            self._matrix, self._whole = block.projection[0].reshape(inner.shape), block.attended()
+        self._hidden = block.hidden if beside is None else block.hidden + beside
+        self._layers = [] if mlp is None else [self._first(first, inner) for first in mlp.first]
 
-    def _first(self, first: Affine) -> _First:
-        """Return what the norm's linear side and a first layer make of the vectors of all queries."""
+    def _first(self, first: Affine, inner: Tensor) -> _First:
+        """Return what the norms' linear sides and a first layer make of the vectors of all queries."""
         matrix = Product(first.matrix)
-        bias = self._middle.new_zeros(first.matrix.shape[1]) if first.bias is None else first.bias
+        bias = self._whole.new_zeros(first.matrix.shape[1]) if first.bias is None else first.bias
         if self._norm is not None and self._norm.shift is not None:
             bias = bias + self._norm.shift @ first.matrix
         # Composed with the heads' matrices, unless they have more rows than there are vectors.
         few = self._values.shape[1] <= self._values.shape[2]
-        composed = None if few else matrix(self._direct(self._matrix))
-        return _First(matrix, bias, matrix(self._direct(self._middle)), composed)
+        composed = None if few else matrix(self._outer(inner))
+        beside = None
+        if self._after is not None:
+            shift = self._after.shift
+            beside = matrix(self._outer(self._hidden if shift is None else self._hidden + shift))
+        return _First(matrix, bias, matrix(self._direct(self._whole)), beside, composed)
 
     def _direct(self, vectors: Tensor) -> Tensor:
+        """Return what both norms' linear sides make of vectors."""
+        return self._outer(vectors if self._after is None else self._after.direct(vectors))
+
+    def _outer(self, vectors: Tensor) -> Tensor:
         return vectors if self._norm is None else self._norm.direct(vectors)
 
     def plain(self) -> Tensor:
         """Return the block's output [query, dim], nothing taken away."""
-        none = self._middle.new_zeros(1, len(self._middle), 0)
+        none = self._whole.new_zeros(1, len(self._whole), 0)
         vectors = [none.new_zeros(1, 0, len(layer.bias)) for layer in self._layers]
-        return self._finish(self._middle[None], slice(None), none, vectors)[0]
+        return self._finish(self._whole[None], slice(None), none, vectors)[0]
 
     def without(self, rows: slice, weights: Tensor, keys: Tensor) -> Tensor:
         """Return the block's output [element, row, dim] without some keys' values.
@@ -172,7 +188,7 @@ class Tail:
             self._vectors(keys.flatten()) if self._all is None else [one[keys.flatten()] for one in self._all]
         )
         vectors, *taken = [one.reshape(len(keys), -1, one.shape[-1]) for one in made]
-        return self._finish(_less(self._middle[rows], weights, vectors), rows, weights, taken)
+        return self._finish(_less(self._whole[rows], weights, vectors), rows, weights, taken)
 
     def _vectors(self, keys: Tensor | slice) -> list[Tensor]:
         """Return what heads write for some keys [key, head, dim], and what the first layers make of it."""
@@ -190,22 +206,27 @@ class Tail:
     def _all(self) -> list[Tensor] | None:
         """The vectors of all keys, where they are not too many to keep."""
         n_heads, n_keys, _ = self._values.shape
-        width = self._middle.shape[-1] + sum(len(layer.bias) for layer in self._layers)
-        if n_heads * n_keys * width * self._middle.element_size() > _KEPT_BYTES:
+        width = self._whole.shape[-1] + sum(len(layer.bias) for layer in self._layers)
+        if n_heads * n_keys * width * self._whole.element_size() > _KEPT_BYTES:
             return None
         return [one.contiguous() for one in self._vectors(slice(None))]
 
-    def _finish(self, states: Tensor, rows: slice, weights: Tensor, taken: list[Tensor]) -> Tensor:
-        """Return the block's output [element, row, dim] after `states`, what attention completes.
+    def _finish(self, whole: Tensor, rows: slice, weights: Tensor, taken: list[Tensor]) -> Tensor:
+        """Return the block's output [element, row, dim].
 
         The hidden layer is the widest, and stays in the caches: a few elements pass it at a time.
 
         Args:
-            states: [element, row, dim].
+            whole: What attention completes, or gives where a norm follows it, less the vectors taken away
+                [element, row, dim].
             rows: Queries.
             weights: Of the vectors taken away [element, row, vector].
             taken: What the first layers make of these vectors [element, vector, hidden].
         """
+        states, within = whole, None
+        if self._after is not None:
+            normed, within = _normed(self._after, whole)
+            states = normed + self._hidden[rows]
         if self._mlp is None:
             return states
         start, inverse = _normed(self._norm, states)
@@ -219,6 +240,8 @@ class Tail:
             hidden = []
             for layer, vectors in zip(self._layers, taken, strict=True):
                 made = _less(layer.made[rows], weights[some], vectors[some])
+                if within is not None and layer.beside is not None:
+                    torch.addcmul(layer.beside[rows], made, within[some], out=made)
                 hidden.append(torch.addcmul(layer.bias, made, inverse[some], out=made))
             torch.add(self._mlp.finish(hidden), start[some], out=added[some])
         return added if self._last is None else _normed(self._last, added)[0]
@@ -231,13 +254,15 @@ class _First:
     Args:
         matrix: The layer's matrix [dim, hidden].
         bias: What it adds, and what it makes of the norm's shift [hidden].
-        made: What it makes of what attention completes [query, hidden], before the deviation.
+        made: What it makes of what vectors are taken from [query, hidden], before the deviations.
+        beside: What it makes of what a normed attention is added to [query, hidden].
         composed: What it makes of a head's value [head, head dim, hidden]; None where it is asked every time.
     """
 
     matrix: Product
     bias: Tensor
     made: Tensor
+    beside: Tensor | None
     composed: Tensor | None
 
 
@@ -247,8 +272,6 @@ def read_tail(block: Block) -> Tail | None:
     The model is to be held by `borrowed` meanwhile.
     """
     layout = block.layout
-    if layout.after and is_norm(resolved(block.module, layout.after)):
-        return None
     if layout.order == "parallel":
         beside = block.through((layout.norm2, *layout.mlp), block.hidden)
         return Tail(block, None, beside)

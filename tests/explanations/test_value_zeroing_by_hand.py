@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from attnwidgets.explanations.value_zeroing import value_zeroing
 from attnwidgets.tracing import resume as resuming
+from attnwidgets.tracing.block_runs import block_of
+from attnwidgets.tracing.borrow import borrowed
 from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.tail import read_tail
 from attnwidgets.tracing.units import Unit
 from tests.tracing import tiny
 
@@ -73,3 +77,39 @@ def test_euclidean_distances_are_lengths_of_differences():
     moved = brute_force(found, "self", 0, [3], n_heads)[0]
     ours = value_zeroing(found, distance="euclidean", normalize=False, layers=0).layer(0)
     assert apart(ours[:, 3], (moved - plain).norm(dim=-1).numpy()) < 1e-6
+
+
+@pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mlps_are_taken_apart_in_every_family(family, dtype):
+    """Else the numbers are the same, and take two or three times as long."""
+    found = traced(family, dtype)
+    with borrowed(found.model), torch.no_grad():
+        block = block_of(found, 0, found.default_stream, "test")
+        tail = read_tail(block)
+        assert tail is not None
+        assert apart(tail.plain().numpy(), block.output.numpy()) < 1e-4
+
+
+def test_an_mlp_that_does_more_than_it_seems_is_called_as_it_is():
+    model = tiny.build(tiny.TEXT["Llama"]).double()
+    plain = value_zeroing(trace(model, None, IDS)).values
+    mlp = model.model.layers[0].mlp
+    real = mlp.forward
+    mlp.forward = lambda x: real(x) + 0.5 * x.roll(1, -1)
+    found = trace(model, None, IDS)
+    assert resuming.resume(found, 0, "self") is not None
+    expected = shares_by_brute_force(found, "self", [(j,) for j in range(len(IDS))])
+    ours = value_zeroing(found, final_norm=True).values
+    assert apart(ours, expected) < 1e-6
+    assert apart(value_zeroing(found).values[0], plain[0]) > 1e-4
+
+
+def test_hooks_on_an_mlp_run():
+    model = tiny.build(tiny.TEXT["GPT-2"]).double()
+    given = trace(model, None, IDS)
+    expected = value_zeroing(given).values
+    rows = []
+    model.transformer.h[1].mlp.c_proj.register_forward_hook(lambda _, __, output: rows.append(output.numel()))
+    assert apart(value_zeroing(trace(model, None, IDS)).values, expected) < 1e-12
+    assert sum(rows) >= 32 * len(IDS) * (len(IDS) + 1) // 2

@@ -88,10 +88,10 @@ def shares_by_brute_force(found, stream, groups):
     return (rows / rows.sum(-1, keepdim=True)).numpy()
 
 
-def traced(family):
-    """Return a float64 trace of a tiny model of a family."""
+def traced(family, dtype=torch.float64):
+    """Return a trace of a tiny model of a family."""
     make, given = _MODELS.get(family, (tiny.TEXT.get(family), {"input_ids": IDS}))
-    return trace(tiny.build(make).double(), None, **given)
+    return trace(tiny.build(make).to(dtype), None, **given)
 
 
 def _noise(*shape):
