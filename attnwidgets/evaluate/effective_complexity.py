@@ -9,9 +9,9 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.explained import explained, is_constant, watched
-from attnwidgets.evaluate.faithfulness import RANDOM, Score, read_score
 from attnwidgets.evaluate.ordering import ORACLES, Oracle, only, oracle_order, random_orders, ranked, without
 from attnwidgets.evaluate.removal import Operator, removable, removing
+from attnwidgets.evaluate.removal_metrics import RANDOM, Score, read_score
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.targets import resolve_target

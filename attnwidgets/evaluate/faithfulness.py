@@ -22,12 +22,13 @@ from attnwidgets.evaluate.ordering import (
     without,
 )
 from attnwidgets.evaluate.removal import Answers, Operator, removable, removing
+from attnwidgets.evaluate.removal_metrics import METRICS, RANDOM, SCORES, Metric, Score, read_score
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,52 +39,7 @@ if TYPE_CHECKING:
 
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)
 """The shares of tokens at which DeYoung et al. 2020 remove and keep."""
-Score = Literal["probability", "log_probability", "number"]
-_SCORES: tuple[Score, ...] = ("probability", "log_probability", "number")
 _BY = ("value", "magnitude")
-RANDOM = "random"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What is read of the input without its top features, or of these alone.
-
-    Attributes:
-        kept: Whether the top features are kept, and all others removed.
-        formula: Takes the answers to the whole input [1], to the part [variant], and the score read of each.
-        paper: Its source.
-    """
-
-    kept: bool
-    formula: Callable[[Answers, Answers, Callable[[Answers], Float]], Float]
-    paper: str
-
-
-_DEYOUNG = "DeYoung et al. 2020, ERASER: A Benchmark to Evaluate Rationalized NLP Models"
-_SHRIKUMAR = "Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences"
-_PETSIUK = "Petsiuk et al. 2018, RISE: Randomized Input Sampling for Explanation of Black-box Models"
-
-
-def _drop(whole: Answers, part: Answers, score: Callable[[Answers], Float]) -> Float:
-    return score(whole) - score(part)
-
-
-def _log_odds(whole: Answers, part: Answers, _: Callable[[Answers], Float]) -> Float:
-    return part.log_p - whole.log_p
-
-
-def _left(_: Answers, part: Answers, score: Callable[[Answers], Float]) -> Float:
-    return score(part)
-
-
-METRICS: dict[str, Metric] = {
-    "comprehensiveness": Metric(kept=False, formula=_drop, paper=_DEYOUNG),
-    "sufficiency": Metric(kept=True, formula=_drop, paper=_DEYOUNG),
-    "log_odds": Metric(kept=False, formula=_log_odds, paper=_SHRIKUMAR),
-    "deletion": Metric(kept=False, formula=_left, paper=_PETSIUK),
-    "insertion": Metric(kept=True, formula=_left, paper=_PETSIUK),
-}
-"""Metrics of `faithfulness` by name."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +63,7 @@ class Plan:
             ("rounding", self.rounding, ROUNDINGS),
             ("by", self.by, _BY),
             ("oracle", self.oracle or ORACLES[0], ORACLES),
-            ("score", self.score or _SCORES[0], _SCORES),
+            ("score", self.score or SCORES[0], SCORES),
         )
         for name, value, known in choices:
             if value not in known:
@@ -276,21 +232,6 @@ def removal_scores(
             "steps": [],
         },
     )
-
-
-def read_score(answers: Answers, score: Score | None, index: int | None) -> Float:
-    """Return what f is of some answers; by default a probability, of a target that is no logit its number.
-
-    Raises:
-        ValueError: Where there is no such score.
-    """
-    wanted = score or ("number" if index is None else "probability")
-    if wanted not in _SCORES:
-        message = f"score {wanted!r} is not one of {listed(_SCORES)}.{suggest(str(wanted), _SCORES)}"
-        raise ValueError(message)
-    if wanted == "number":
-        return answers.number
-    return np.exp(answers.log_p) if wanted == "probability" else answers.log_p
 
 
 class _Example:

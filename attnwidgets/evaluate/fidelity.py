@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.faithfulness import Metric, Plan, removal_scores
+from attnwidgets.evaluate.faithfulness import Plan, removal_scores
+from attnwidgets.evaluate.removal_metrics import Metric
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:

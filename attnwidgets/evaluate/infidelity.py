@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.evaluate.explained import explained, watched
-from attnwidgets.evaluate.faithfulness import RANDOM, Score, read_score
 from attnwidgets.evaluate.removal import Operator, removable, removing
+from attnwidgets.evaluate.removal_metrics import RANDOM, Score, read_score
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.targets import resolve_target
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.explained import explained, is_constant
-from attnwidgets.evaluate.faithfulness import RANDOM
 from attnwidgets.evaluate.ordering import ranked
 from attnwidgets.evaluate.ranking import average_precision
 from attnwidgets.evaluate.rationales import rationale_elements
+from attnwidgets.evaluate.removal_metrics import RANDOM
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
 

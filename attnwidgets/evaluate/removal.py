@@ -35,7 +35,9 @@ Operator = Literal["delete", "mask", "pad", "zero", "mean", "attention_mask"]
 OPERATORS: tuple[Operator, ...] = ("delete", "mask", "pad", "zero", "mean", "attention_mask")
 """delete: the token is left out and those after it move up. mask, pad: its id is that of the mask or padding
 token. zero, mean: its embedding is zeros, or the mean over the vocabulary (its position stays).
-attention_mask: the token stays where it is, and nothing attends to it."""
+attention_mask: the token stays where it is, and nothing attends to it.
+Models that count positions past the padding (RoBERTa) or past what is masked (OPT) move up the tokens
+after what "pad" or "attention_mask" removes."""
 
 _EMBEDDED = ("zero", "mean")
 _PURPOSE = "removal"

@@ -9,8 +9,8 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.explained import result_name, source_of
-from attnwidgets.evaluate.faithfulness import RANDOM
 from attnwidgets.evaluate.perturbed import perturbed
+from attnwidgets.evaluate.removal_metrics import RANDOM
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
