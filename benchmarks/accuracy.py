@@ -14,7 +14,8 @@ import sys
 
 from tested import ROOT, SHARED
 
-from tests.explanations.comparisons import HEADS, measured, row
+from tests.explanations.comparing import HEADS, measured, row
+from tests.explanations.comparisons import COMPARISONS
 
 PAGE = ROOT / "docs" / "accuracy.md"
 MARK = "| file | quantity |"
@@ -30,7 +31,7 @@ def main() -> int:
     if not (SHARED / "reference" / "mixing").is_dir():
         print(f"The reference data is not here: {SHARED.name}/reference/mixing beside the checkout.")
         return 1
-    single, double = (list(measured(SHARED, dtype, slow=True)) for dtype in ("float32", "float64"))
+    single, double = (list(measured(COMPARISONS, SHARED, dtype)) for dtype in ("float32", "float64"))
     lines = [
         "| " + " | ".join(HEADS) + " |",
         "|" + "---|" * len(HEADS),

