@@ -51,7 +51,8 @@ def globenc(
         trace: What `aw.trace` returned.
         normalize: "none" is the published GlobEnc: the product of lengths as they are, which grows from
             layer to layer and whose rows do not sum to one. "row" divides every row of N_l by its sum before
-            the product, as later toolkits do; the two are different measures and order tokens differently.
+            the product, as later toolkits do; the two are different measures and order tokens differently. A
+            row of zeros stays zero.
         unit: The unit of every N_l (see `aw.attention_norm`), and of their product.
         stream: Which stream of a model with several, of blocks that read one sequence only.
 
