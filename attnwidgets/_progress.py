@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     # (steps done, steps in all or None, what is being done); may raise Cancelled
     Observer = Callable[[int, int | None, str], None]
@@ -25,7 +25,7 @@ class Cancelled(Exception):  # noqa: N818 - a wish of the reader, not a fault
     """Raised by an observer to stop the work between two of its steps."""
 
 
-def progress(items: Iterable[T], desc: str, total: int | None = None) -> Iterator[T]:
+def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generator[T, None, None]:
     """Yield `items` under a progress bar that shows after a second.
 
     Within `observing` the observer is told instead, and no bar is drawn.

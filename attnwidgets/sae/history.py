@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.description import plain
 
 if TYPE_CHECKING:
@@ -50,8 +51,42 @@ class History:
         return History(dict(described["options"]), rows, described["note"])
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in self.last.items())
-        return "; ".join(part for part in (shown, self.note) if part) or "no measurements"
+        shown = measured(self.last) if self.rows else "no measurements"
+        return f"{shown}; {self.note}" if self.note else shown
 
     def __repr__(self) -> str:
         return f"<History of {len(self.rows)} measurements; {self}>"
+
+
+class Live:
+    """One line of a notebook's cell that says how training goes; nothing where no notebook is running.
+
+    Args:
+        steps: How many there will be.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self._handle: Any = None
+
+    def show(self, history: History) -> None:
+        """Put the last measurement in the place of the one before."""
+        line = f"step {history.last['step']:g} of {self.steps}: {measured(history.last)}"
+        if self._handle is not None:
+            self._handle.update({"text/plain": line}, raw=True)
+            return
+        shell = running_shell()
+        if shell is None or not hasattr(shell, "kernel"):
+            return
+        from IPython.display import display
+
+        self._handle = display({"text/plain": line}, raw=True, display_id=True)
+
+
+def measured(row: Mapping[str, float]) -> str:
+    """Return a measurement in words."""
+    parts = []
+    if "loss" in row:
+        parts.append(f"loss {row['loss']:.4g}")
+    parts += [f"L0 {row['l0']:.1f}", f"explained variance {row['explained_variance']:.3f}"]
+    return ", ".join([*parts, f"dead features {row['dead']:.2%}"])

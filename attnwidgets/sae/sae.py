@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from attnwidgets.explanations.selecting import listed, pick
 from attnwidgets.sae.normalisation import NORMALISATIONS, Normalisation, Undo, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from attnwidgets.sae.check import SAECheck
@@ -32,6 +33,17 @@ _OWN: dict[str, tuple[str, ...]] = {
     "jumprelu": ("b_enc", "threshold"),
     "gated": ("b_gate", "b_mag", "r_mag"),
 }
+
+
+class _TrainOrMode:
+    """`SAE.train(model, ...)` trains one; `sae.train()` sets the mode of a module, as in torch."""
+
+    def __get__(self, instance: SAE | None, owner: type[SAE]) -> Callable[..., Any]:
+        if instance is not None:
+            return MethodType(nn.Module.train, instance)
+        from attnwidgets.sae.train import train
+
+        return train
 
 
 class SAE(nn.Module):
@@ -90,6 +102,7 @@ class SAE(nn.Module):
     r_mag: Tensor | None
     maxima: Tensor | None
     history: History | None = None
+    train: ClassVar[Any] = _TrainOrMode()
 
     def __init__(
         self,

@@ -1,0 +1,205 @@
+"""Harvest: the states of a corpus at one site, on disk, to be read in any order."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Sized
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from attnwidgets._progress import progress
+from attnwidgets.export.archive import write_bytes
+from attnwidgets.sae.corpus import batches, by_token, counts_mask
+from attnwidgets.sae.tap import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from attnwidgets.sae.corpus import Corpus, Window
+    from attnwidgets.sae.site import Site
+
+HELD_OUT = 8192
+"""Tokens that are measured on and not trained on."""
+_EVERY = 10  # so many texts, one is held out
+_FEW = 20  # of fewer texts, windows are held out instead
+_BATCH = 4096  # tokens the model reads at once, with padding
+_SORT = 16  # batches over which windows are ordered by length
+_STATES, _ABOUT = "states.f32", "harvest.json"
+
+
+class States:
+    """States [token, width] in a file, float32, and a few held out in memory.
+
+    Args:
+        path: The file.
+        tokens: How many there are in it.
+        held_out: [token, width].
+        mean: [width], of those in the file.
+        norm: Mean length of those in the file.
+    """
+
+    def __init__(self, path: Path, tokens: int, held_out: Tensor, mean: Tensor, norm: float) -> None:
+        self.path, self.tokens, self.held_out, self.mean, self.norm = path, tokens, held_out, mean, norm
+        self._rows: NDArray[np.float32] = np.memmap(
+            path, dtype=np.float32, mode="r", shape=(tokens, held_out.shape[-1])
+        )
+
+    @property
+    def width(self) -> int:
+        """Numbers of a state."""
+        return int(self.held_out.shape[-1])
+
+    def batch(self, step: int, size: int, seed: int) -> Tensor:
+        """Return the batch of a step [size, width]: a new order of all tokens in every epoch."""
+        per_epoch = self.tokens // size
+        epoch, place = divmod(step, per_epoch)
+        rows = self._order(epoch, seed)[place * size : (place + 1) * size]
+        return torch.from_numpy(self._rows[np.sort(rows)])
+
+    def _order(self, epoch: int, seed: int) -> NDArray[np.int64]:
+        if getattr(self, "_epoch", None) != (epoch, seed):
+            self._epoch = (epoch, seed)
+            self._permutation = np.random.default_rng([seed, epoch]).permutation(self.tokens)
+        return self._permutation
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self._rows = np.zeros((0, self.width), dtype=np.float32)  # some systems keep a file that is mapped
+        for name in (_STATES, _ABOUT):
+            (self.path.parent / name).unlink(missing_ok=True)
+
+
+def harvest(
+    model: nn.Module, corpus: Corpus, site: Site, folder: Path, *, max_tokens: int | None, about: str
+) -> States:
+    """Return the states of the tokens that count; from the folder, where they are there already.
+
+    One text in ten is held out (of fewer than twenty texts, one window in ten).
+
+    Args:
+        model: Borrowed.
+        corpus: What it reads.
+        site: Where.
+        folder: Where the file goes.
+        max_tokens: How many to train on at most.
+        about: What they are of; a file of something else is written anew.
+
+    Raises:
+        OSError: Where the disk is full; what was written is removed.
+        ValueError: Where a state is NaN or infinite, or no token counts.
+    """
+    found = _kept(folder, about)
+    if found is not None:
+        return found
+    path = folder / _STATES
+    try:
+        states, described = _written(model, corpus, site, path, max_tokens)
+        write_bytes(folder / _ABOUT, json.dumps(described | {"about": about}).encode("ascii"))
+    except OSError as error:
+        size = path.stat().st_size if path.exists() else 0
+        path.unlink(missing_ok=True)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise OSError(
+            error.errno,
+            f"the disk of {str(folder)!r} is full: {size / 1e6:.0f} MB of states were written and are "
+            "removed again. Pass folder= on another disk, or a smaller max_tokens=",
+        ) from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return states
+
+
+def _kept(folder: Path, about: str) -> States | None:
+    """Return what an earlier run harvested, where it is whole and of the same."""
+    if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
+        return None
+    described = json.loads((folder / _ABOUT).read_text())
+    held_out = torch.tensor(described["held_out"])
+    size = described["tokens"] * held_out.shape[-1] * 4
+    if described["about"] != about or (folder / _STATES).stat().st_size != size:
+        return None
+    mean = torch.tensor(described["mean"], dtype=torch.float64)
+    return States(folder / _STATES, described["tokens"], held_out, mean, described["norm"])
+
+
+def _written(
+    model: nn.Module, corpus: Corpus, site: Site, path: Path, max_tokens: int | None
+) -> tuple[States, dict[str, Any]]:
+    tokens, length = 0, 0.0
+    total: Tensor | None = None
+    held: list[Tensor] = []
+    found = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens)
+    with path.open("wb") as file, reading(model, site) as read, closing(found):
+        for windows, out in found:
+            states = by_token(read(**corpus.inputs(windows)), windows)
+            states = states[counts_mask(windows, states.shape[1], states.device)].float().cpu()
+            if not bool(torch.isfinite(states).all()):
+                raise ValueError(
+                    f"states at {site.name!r} are NaN or infinite; check the model's weights and precision."
+                )
+            if out:
+                held.append(states)
+                continue
+            room = len(states) if max_tokens is None else max_tokens - tokens
+            states = states[:room]
+            file.write(states.numpy().tobytes())
+            tokens += len(states)
+            length += float(states.norm(dim=-1).double().sum())
+            total = states.double().sum(0) if total is None else total + states.double().sum(0)
+            if max_tokens is not None and tokens >= max_tokens:
+                break
+    if total is None or not tokens:
+        raise ValueError("texts hold no token that counts; give at least one text of several words.")
+    held_out = torch.cat(held)[:HELD_OUT] if held else torch.zeros(0, len(total))
+    mean, norm = total / tokens, length / tokens
+    made = States(path, tokens, held_out, mean, norm)
+    described = {"tokens": tokens, "mean": mean.tolist(), "norm": norm, "held_out": held_out.tolist()}
+    return made, described
+
+
+def _windows(
+    corpus: Corpus, wanted: Callable[[], bool], max_tokens: int | None
+) -> Generator[tuple[list[Window], bool]]:
+    """Yield batches of windows, and whether they are held out; no more of these than are wanted."""
+    texts = corpus.texts
+    few = isinstance(texts, Sized) and len(texts) < _FEW
+    bar = progress(texts, "reading states", len(texts) if isinstance(texts, Sized) else None)
+    corpus.texts = bar
+    try:
+        yield from _pools(corpus, few=few, wanted=wanted, max_tokens=max_tokens)
+    finally:
+        corpus.texts = texts
+        bar.close()
+
+
+def _pools(
+    corpus: Corpus, *, few: bool, wanted: Callable[[], bool], max_tokens: int | None
+) -> Iterator[tuple[list[Window], bool]]:
+    size = _BATCH * _SORT if max_tokens is None else min(_BATCH * _SORT, max_tokens)
+    numbered = enumerate(corpus.windows())
+    more = True
+    while more:
+        pool: list[Window] = []
+        aside: list[Window] = []
+        tokens = 0
+        for number, window in numbered:
+            out = (number if few else window.text) % _EVERY == _EVERY - 1
+            (aside if out else pool).append(window)
+            tokens += 0 if out else len(window.ids)
+            if tokens >= size:
+                break
+        else:
+            more = False
+        if wanted():
+            yield from ((batch, True) for batch in batches(aside, _BATCH, sort=_SORT))
+        yield from ((batch, False) for batch in batches(pool, _BATCH, sort=_SORT))

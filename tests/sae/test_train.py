@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import errno
+import resource
+import types
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets._progress import Cancelled, observing
+from attnwidgets.sae import training_run
+from attnwidgets.sae.history import History
+from attnwidgets.sae.training_run import TrainingDivergedError
+from tests.tracing import tiny
+
+SITE = "blocks.0.hook_resid_post"
+WORDS = ["the", "un", "cat", "sat", ".", "!", ",", "a", "b", "c", "new", "york", "don", "t"]
+
+
+def corpus(texts: int = 60, seed: int = 0) -> list[str]:
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, generator.integers(5, 40))) for _ in range(texts)]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
+
+
+def train(bert, **options) -> aw.SAE:
+    options = {"site": SITE, "d_sae": 64, "steps": 60, "batch_size": 64, "lr": 1e-2} | options
+    return aw.SAE.train(*bert, options.pop("texts", corpus()), **options)
+
+
+def hidden(bert, texts, layer: int = 1) -> torch.Tensor:
+    model, tokenizer = bert
+    found = []
+    for text in texts:
+        with torch.no_grad():
+            out = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
+        found.append(out.hidden_states[layer][0, 1:-1])
+    return torch.cat(found)
+
+
+def explained(h: torch.Tensor, reconstruction: torch.Tensor) -> float:
+    return 1 - float((h - reconstruction).square().sum() / (h - h.mean(0)).square().sum())
+
+
+def by_pca(h: torch.Tensor, others: torch.Tensor, rank: int) -> torch.Tensor:
+    """Reconstructions by the plane of this rank that is best for other states."""
+    mean = others.mean(0)
+    components = torch.linalg.svd(others - mean, full_matrices=False).Vh[:rank]
+    return (h - mean) @ components.T @ components + mean
+
+
+def by_random_directions(h: torch.Tensor, k: int, d_sae: int) -> torch.Tensor:
+    """Reconstructions by the k of many random directions that are most like a state, best weighted."""
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.nn.functional.normalize(torch.randn(d_sae, h.shape[-1], generator=generator), dim=-1)
+    mean, rows = h.mean(0), []
+    for state in h - mean:
+        basis = directions[(directions @ state).abs().topk(k).indices].T
+        rows.append(basis @ torch.linalg.lstsq(basis, state).solution + mean)
+    return torch.stack(rows)
+
+
+def require_better(sae: aw.SAE, h: torch.Tensor, others: torch.Tensor) -> None:
+    a = sae.encode(h)
+    l0 = round(float((a > 0).sum(-1).float().mean()))
+    found = explained(h, sae.decode(a))
+    assert 1 < l0 < h.shape[-1] / 4
+    assert found > explained(h, by_pca(h, others, l0)) + 0.1
+    assert found > explained(h, by_random_directions(h, l0, sae.d_sae)) + 0.1
+
+
+def test_a_topk_sae_beats_pca_and_random_directions_of_its_l0():
+    model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
+    generator = np.random.default_rng(0)
+    texts = [generator.integers(5, 115, generator.integers(10, 40)).tolist() for _ in range(220)]
+    sae = train((model, None), texts=texts[:200], d_sae=128, k=3, steps=300, batch_size=128)
+    with torch.no_grad():
+        found = [model(torch.tensor([ids]), output_hidden_states=True) for ids in texts[160:]]
+    states = [out.hidden_states[1][0] for out in found]
+    require_better(sae, torch.cat(states[40:])[:200], torch.cat(states[:40]))
+
+
+@pytest.mark.slow
+def test_the_lectures_sae_of_a_real_model_beats_pca_and_random_directions_of_its_l0(minilm, shared):
+    lines = (shared / "data" / "wikitext2" / "valid.txt").read_text(encoding="utf-8").split("\n")
+    texts = [line for line in lines if len(line) > 100]
+    options = {"site": "encoder.layer.2", "d_sae": 768, "l1": 2.0, "lr": 4e-3}
+    sae = aw.SAE.train(*minilm, texts[:900], steps=150, batch_size=256, max_tokens=8000, **options)
+    cut = [text[:400] for text in texts]
+    require_better(sae, hidden(minilm, cut[-12:], layer=3), hidden(minilm, cut[:80], layer=3))
+
+
+@pytest.mark.parametrize("options", [{"l1": 2.0}, {"k": 5}])
+def test_what_was_measured_is_in_its_history(bert, options):
+    sae = train(bert, **options)
+    rows = sae.history.rows
+    assert [row["step"] for row in rows] == [*range(3, 61, 3), 60]
+    assert rows[-2]["loss"] < rows[0]["loss"]
+    assert rows[-1]["explained_variance"] > rows[0]["explained_variance"]
+    assert sae.history.options["scale"] == pytest.approx(
+        32**0.5 / sae.history.options["scale"] ** 0 / 1, abs=1e9
+    )
+    assert set(rows[-1]) == {"step", "l0", "explained_variance", "dead"}
+    assert sae.architecture == ("topk" if "k" in options else "standard")
+    if "k" in options:
+        assert rows[-1]["l0"] <= 5
+        torch.testing.assert_close(
+            sae.W_dec.norm(dim=-1), torch.full((64,), 1 / sae.history.options["scale"]), rtol=1e-4, atol=0
+        )
+    assert len(sae.history.to_dataframe()) == len(rows)
+    assert "explained variance" in repr(sae.history)
+
+
+def test_more_penalty_gives_sparser_features(bert):
+    l0 = [train(bert, l1=l1, steps=150).history.last["l0"] for l1 in (0.3, 3.0)]
+    assert l0[1] < 0.7 * l0[0]
+
+
+def test_the_scale_is_folded_in_and_only_tokens_that_count_are_trained_on(bert):
+    sae = train(bert, steps=1)
+    train_texts = [text for number, text in enumerate(corpus()) if number % 10 != 9]
+    h = hidden(bert, train_texts)
+    assert sae.history.options["tokens"] == len(h)
+    assert sae.history.options["scale"] == pytest.approx(32**0.5 / float(h.norm(dim=-1).mean()), rel=1e-4)
+    torch.testing.assert_close(sae.b_dec, h.mean(0), atol=0.05, rtol=0)  # one step away from it
+    held_out = hidden(bert, corpus()[9::10])
+    assert sae.history.options["held_out"] == len(held_out)
+    torch.testing.assert_close(sae.maxima, sae.encode(held_out).amax(0), atol=1e-4, rtol=1e-4)
+
+
+def test_it_says_what_it_is_of_and_is_saved(bert, tmp_path):
+    sae = train(bert, site="bert.encoder.layer.0", steps=200)
+    assert (sae.site, sae.metadata["hf_hook_name"]) == (SITE, "bert.encoder.layer.0.output")
+    again = aw.SAE.from_pretrained(sae.save_pretrained(tmp_path / "sae"))
+    assert torch.equal(again.W_dec, sae.W_dec)
+    assert torch.equal(again.maxima, sae.maxima)
+    assert again.history.rows == sae.history.rows
+    assert again.check(*bert, corpus(10, seed=2)).site == SITE
+
+
+def test_the_same_call_gives_the_same_bits_and_another_seed_others(bert):
+    first, again, other = train(bert), train(bert), train(bert, seed=1)
+    assert torch.equal(first.W_enc, again.W_enc)
+    assert first.history.rows == again.history.rows
+    assert not torch.equal(first.W_enc, other.W_enc)
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("options", [{"l1": 2.0}, {"k": 5}])
+@pytest.mark.parametrize("after", [1, 31, 58])
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(bert, tmp_path, monkeypatch, after, options):
+    whole = train(bert, **options)
+    advance = training_run.Run._advance
+
+    def killed(run):
+        if run.step == after:
+            raise StopError
+        return advance(run)
+
+    monkeypatch.setattr(training_run.Run, "_advance", killed)
+    with pytest.raises(StopError):
+        train(bert, checkpoint=tmp_path / "run", **options)
+    steps = []
+
+    def counted(run):
+        steps.append(run.step)
+        return advance(run)
+
+    monkeypatch.setattr(training_run.Run, "_advance", counted)
+    monkeypatch.setattr("attnwidgets.sae.harvest._written", None)  # states are there already
+    resumed = train(bert, checkpoint=tmp_path / "run", **options)
+    assert steps[0] == after - after % 3
+    assert torch.equal(resumed.W_enc, whole.W_enc)
+    assert torch.equal(resumed.W_dec, whole.W_dec)
+    assert resumed.history.rows == whole.history.rows
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_checkpoint_of_something_else_is_refused(bert, tmp_path, monkeypatch):
+    advance = training_run.Run._advance
+
+    def killed(run):
+        if run.step == 30:
+            raise StopError
+        return advance(run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training_run.Run, "_advance", killed)
+        with pytest.raises(StopError):
+            train(bert, checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match="of another model, site, corpus or options"):
+        train(bert, checkpoint=tmp_path / "run", lr=1e-3)
+    with pytest.raises(ValueError, match="of another model, site, corpus or options"):
+        train(bert, checkpoint=tmp_path / "run", site="blocks.1.hook_resid_post")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Cancelled])
+def test_an_interrupt_gives_the_sae_that_was_reached(bert, tmp_path, monkeypatch, error):
+    advance = training_run.Run._advance
+
+    def interrupted(run):
+        if run.step == 40:
+            raise error
+        return advance(run)
+
+    monkeypatch.setattr(training_run.Run, "_advance", interrupted)
+    with pytest.warns(UserWarning, match="stopped at step 40 of 60; the SAE is what was reached"):
+        sae = train(bert, checkpoint=tmp_path / "run")
+    assert sae.history.note == "stopped at step 40 of 60"
+    assert sae.history.last["explained_variance"] > 0.3
+    assert sae(hidden(bert, ["the cat"])).shape == (2, 32)
+    monkeypatch.setattr(training_run.Run, "_advance", advance)
+    finished = train(bert, checkpoint=tmp_path / "run")
+    assert finished.history.note == ""
+    assert finished.history.last["step"] == 60
+
+
+def test_a_reader_who_cancels_gets_what_was_reached(bert):
+    def observer(done, total, what):
+        if what == "training the SAE" and done == 20:
+            raise Cancelled
+
+    with observing(observer), pytest.warns(UserWarning, match="stopped at step 20"):
+        sae = train(bert)
+    assert sae.history.last["step"] == 20
+
+
+def test_a_loss_that_is_not_a_number_stops_and_keeps_what_was_good(bert, tmp_path, monkeypatch):
+    advance = training_run.Run._advance
+
+    def broken(run):
+        if run.step == 47:
+            run.weights.decoder[3, 3] = float("nan")
+        return advance(run)
+
+    monkeypatch.setattr(training_run.Run, "_advance", broken)
+    with pytest.raises(
+        TrainingDivergedError, match=r"became NaN at step 48 of 60; error\.sae is the SAE of step 45"
+    ) as e:
+        train(bert, checkpoint=tmp_path / "run")
+    sae = e.value.sae
+    assert (e.value.step, sae.site) == (48, SITE)
+    h = hidden(bert, corpus(5, seed=3))
+    assert explained(h, sae(h)) > 0.3
+    monkeypatch.setattr(training_run.Run, "_advance", advance)
+    assert train(bert, checkpoint=tmp_path / "run").history.last["step"] == 60  # from step 45 on
+
+
+def test_states_that_are_not_numbers_are_refused_before_training(tmp_path):
+    model = tiny.build(tiny.TEXT["BERT"])
+    with torch.no_grad():
+        model.bert.encoder.layer[0].output.dense.weight[0] = float("nan")
+    with pytest.raises(ValueError, match="are NaN or infinite"):
+        train((model, tiny.wordpiece()), folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_full_disk_is_said_and_nothing_is_left_behind(bert, tmp_path, kept):
+    (tmp_path / "run").mkdir()
+    where = {"checkpoint": tmp_path / "run"} if kept else {"folder": tmp_path / "run"}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"is full: .* MB of states were written and are removed") as caught:
+            train(bert, **where)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_nothing_is_left_behind_when_all_goes_well_or_reading_is_interrupted(bert, tmp_path, monkeypatch):
+    train(bert, folder=tmp_path, steps=2)
+    assert list(tmp_path.iterdir()) == []
+
+    def texts():
+        yield from corpus(30)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(bert, folder=tmp_path, texts=texts())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_model_comes_back_as_it_was(bert):
+    model, _ = bert
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    hooks = [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
+    model.train()
+    train(bert, steps=3)
+    assert model.training
+    model.eval()
+    assert hooks == [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+
+
+def test_max_tokens_and_streams_are_taken(bert):
+    assert train(bert, max_tokens=300, steps=3).history.options["tokens"] == 300
+    streamed = train(bert, texts=(text for text in corpus()), steps=3)
+    assert streamed.history.options["tokens"] == train(bert, steps=3).history.options["tokens"]
+    long = train(bert, texts=[" ".join(corpus())], steps=3, context=20)
+    held_out, tokens = long.history.options["held_out"], long.history.options["tokens"]
+    assert 0.05 < held_out / (tokens + held_out) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"texts": corpus(2)}, ValueError, "tokens to train on, and a batch has 64: give more texts"),
+        ({"texts": []}, ValueError, "no token that counts"),
+        ({"texts": (text * 9 for text in corpus(3))}, ValueError, "no text is held out.*Give more texts"),
+        ({"texts": "the cat"}, ValueError, "several texts"),
+        ({"l1": 1.0, "k": 3}, ValueError, "not both"),
+        ({"k": 65}, ValueError, "k must be from 1 to d_sae, which is 64"),
+        ({"l1": -1.0}, ValueError, "l1 must not be negative"),
+        ({"steps": 0}, ValueError, "steps must be at least 1"),
+        ({"lr": 0.0}, ValueError, "lr must be positive"),
+        ({"site": "blocks.3.hook_resid_post"}, ValueError, "no block 3"),
+        ({"dsae": 3}, TypeError, "Did you mean 'd_sae'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(bert, tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        train(bert, folder=tmp_path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_of_an_sae_itself_sets_its_mode():
+    from . import made
+
+    sae = made.sae()
+    outer = torch.nn.Sequential(sae)
+    assert outer.train().training
+    assert sae.training
+    assert sae.eval() is sae
+    assert not sae.training
+    assert sae.train() is sae
+    assert sae.training
+
+
+def test_a_notebook_shows_one_line_that_changes(bert, monkeypatch):
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        assert not shown
+        shown.append(data["text/plain"])
+        return Handle()
+
+    monkeypatch.setattr(
+        "attnwidgets.sae.history.running_shell", lambda: types.SimpleNamespace(kernel=object())
+    )
+    monkeypatch.setattr("IPython.display.display", display)
+    train(bert)
+    assert len(shown) == 20
+    assert shown[0].startswith("step 3 of 60: loss ")
+    assert all(part in shown[-1] for part in ("step 60 of 60", "L0", "explained variance", "dead features"))
+
+
+def test_histories_travel_as_json():
+    history = History(
+        {"steps": 3}, [{"step": 1, "loss": 2.0, "l0": 1.0, "explained_variance": 0.5, "dead": 0.0}]
+    )
+    again = History.from_dict(history.to_dict())
+    assert again == history
+    assert str(again) == "loss 2, L0 1.0, explained variance 0.500, dead features 0.00%"
+    assert str(History(note="stopped")) == "no measurements; stopped"
+
+
+def test_nothing_is_warned_of(bert):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert train(bert, steps=5).history.note == ""
