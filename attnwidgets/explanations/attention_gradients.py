@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -36,7 +39,12 @@ class AttentionGradients:
 
 
 def attention_gradients(
-    trace: Trace, score_of: Callable[[Any], Tensor], method: str, *, hidden_states: bool = False
+    trace: Trace,
+    score_of: Callable[[Any], Tensor],
+    method: str,
+    *,
+    hidden_states: bool = False,
+    relevance: bool = False,
 ) -> AttentionGradients:
     """Return attention weights of every stream with a number's gradients by them; one pass forward and back.
 
@@ -45,6 +53,8 @@ def attention_gradients(
         score_of: Takes the model's outputs of a batch of one and returns the number, [1].
         method: The method's name, for messages.
         hidden_states: Whether the outputs must hold hidden states.
+        relevance: Whether the gradients are those that the rules of AttnLRP make, so that attention times
+            gradient is its relevance.
 
     Raises:
         UnsupportedModelError: Where the model's attention cannot be recorded.
@@ -55,8 +65,15 @@ def attention_gradients(
     from attnwidgets.tracing.differentiable import differentiable, gradients
     from attnwidgets.tracing.soundness import diagnosis
 
-    with differentiable(trace, method) as run:
-        graph = run(keep=("weights",), hidden_states=hidden_states)
+    with differentiable(trace, method) as run, ExitStack() as stack:
+        during: Callable[[], AbstractContextManager[Any]] = nullcontext
+        if relevance:
+            from attnwidgets.relevance.activations import single_activations
+            from attnwidgets.relevance.rules import Rules
+
+            stack.enter_context(single_activations(run.model))
+            during = partial(Rules, "attnlrp")
+        graph = run(keep=("weights",), hidden_states=hidden_states, during=during)
         streams = [name for name in trace.streams if graph.weights.get(name)]
         if not streams:
             message = (

@@ -16,6 +16,7 @@ from attnwidgets.explanations.attention_gradients import AttentionGradients, att
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.block_maps import require_choice
 from attnwidgets.explanations.embedding_gradients import embedding_stream
+from attnwidgets.explanations.lrp import trusted
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.through_layers import shares
@@ -65,6 +66,7 @@ def chefer(
     target: Any = None,
     foil: Any = None,
     *,
+    rule: Literal["iccv2021", "cvpr2021"] = "iccv2021",
     row: int | None = None,
     clamp: bool = True,
     head_reduce: Literal["mean", "sum"] = "mean",
@@ -85,11 +87,17 @@ def chefer(
     then, with rows of R - I divided by their sum and I added (written N), R_c <- R_c + N(R_d)^T A'_c N(R_e)
     (equations 7 to 10).
 
+    The earlier form (CVPR 2021, Transformer Interpretability Beyond Attention Visualization, equations 13 and
+    14) weights the gradient with the attention's relevance R_l instead of attention, A'_l = mean of (dA_l *
+    R_l)+, in the same product. Its authors take R_l from propagation rules of their own (alpha-beta); here it
+    is AttnLRP's (`aw.lrp`), and the result says so.
+
     Args:
         trace: What `aw.trace` returned.
         target: A class or a token by name or number, anything of `aw.targets`, a function of the outputs;
             what the model predicts by default.
         foil: What the target is contrasted with: gradients of target - foil.
+        rule: "iccv2021" as above, or "cvpr2021".
         row: The token from which the target is read. By default where a token is predicted; of a class the
             last token where attention is causal, else the first ([CLS]).
         clamp: Whether negative products are set to zero; lectures also show them kept.
@@ -113,6 +121,7 @@ def chefer(
         TypeError, IndexError: Where `target` names nothing the model returns, or there is no such row or
             layer.
     """
+    require_choice("rule", rule, ("iccv2021", "cvpr2021"))
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
     require_choice("order", order, ("output_first", "input_first"))
     question = asked(trace, target, foil, "chefer").single("chefer")
@@ -121,14 +130,13 @@ def chefer(
     if not 0 <= start_layer < count:
         message = f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}."
         raise IndexError(message)
-    found = attention_gradients(
-        trace, lambda outputs: question.scores(outputs)[0], "chefer", hidden_states=question.hidden_states
-    )
+    found = _weighted(trace, question) if rule == "cvpr2021" else _gradients(trace, question)
     rules = _Rules(clamp, head_reduce, identity, order, start_layer)
     source = "cross" if stream == "encoder" and "cross" in found.weights else stream
     relevance = _across(found, rules) if source == "cross" else _within(found, stream, rules)
     place = _row(trace, question, source, row)
     options: dict[str, Any] = {
+        "rule": rule,
         "clamp": clamp,
         "head_reduce": head_reduce,
         "identity": identity,
@@ -153,6 +161,27 @@ def chefer(
         relevance[-1][place], axis=key, unit=own, map=layers, **question.names(), **common
     )
     return attributions if unit is None or unit == own else attributions.to(unit)
+
+
+def _gradients(trace: Trace, question: Asked, *, relevance: bool = False) -> AttentionGradients:
+    return attention_gradients(
+        trace,
+        lambda outputs: question.scores(outputs)[0],
+        "chefer",
+        hidden_states=question.hidden_states,
+        relevance=relevance,
+    )
+
+
+def _weighted(trace: Trace, question: Asked) -> AttentionGradients:
+    """Return gradients by attention with, in place of attention, its relevance."""
+    trusted(trace, "chefer", force=False)
+    plain, ruled = _gradients(trace, question), _gradients(trace, question, relevance=True)
+    relevance = {
+        stream: tuple(ruled.product(stream, layer) for layer in range(len(layers)))
+        for stream, layers in ruled.weights.items()
+    }
+    return AttentionGradients(relevance, plain.gradients, plain.score)
 
 
 def _within(found: AttentionGradients, stream: str, rules: _Rules) -> list[Float]:
@@ -205,6 +234,7 @@ def _row(trace: Trace, question: Asked, source: str, row: int | None) -> int:
 def _departures(options: dict[str, Any]) -> list[str]:
     """Return in words where options depart from the published rules."""
     said = {
+        "attention's relevance (AttnLRP) instead of attention": options["rule"] == "cvpr2021",
         "negative products kept": not options["clamp"],
         "sum over heads": options["head_reduce"] == "sum",
         "without identity": not options["identity"],

@@ -9,6 +9,7 @@ import pytest
 import transformers as hf
 
 import attnwidgets as aw
+from attnwidgets.explanations.attention_gradients import attention_gradients
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
@@ -78,6 +79,27 @@ def test_options_are_the_formulas_that_lectures_write(authors: Any) -> None:
     np.testing.assert_allclose(found, backward, rtol=1e-4, atol=1e-4 * np.abs(backward).max())
     found = aw.chefer(trace, target, identity=False).map.layer(len(products) - 1)
     np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
+
+
+def test_the_earlier_rule_weights_gradients_with_the_relevance_of_attention() -> None:
+    trace = aw.trace(random_classifier().double(), tiny.wordpiece(), "the cat sat")
+
+    def score(outputs: Any) -> Any:
+        return outputs.logits[:, 1]
+
+    plain = attention_gradients(trace, score, "test")
+    ruled = attention_gradients(trace, score, "test", relevance=True)
+    heads = aw.lrp(trace, 1, of="heads").map
+    state = np.eye(len(trace.tokens))
+    for layer in range(2):
+        relevance = ruled.product("self", layer)
+        # What a head writes is attention times values: half of its relevance is attention's.
+        np.testing.assert_allclose(2 * relevance.sum(-1), heads.layer(layer)[:, 0], atol=1e-6)
+        state = state + (plain.gradients["self"][layer] * relevance).clip(min=0).mean(0) @ state
+    found = aw.chefer(trace, 1, rule="cvpr2021")
+    np.testing.assert_allclose(found.values, state[0], rtol=1e-5, atol=1e-6)
+    assert found.note == "attention's relevance (AttnLRP) instead of attention"
+    assert np.abs(found.values - aw.chefer(trace, 1).values).max() > 1e-4
 
 
 def test_departures_from_the_rules_are_said(authors: Any) -> None:
