@@ -46,10 +46,14 @@ class Kernel:
 
 @pytest.fixture
 def kernel(monkeypatch):
+    # After browser tests the loop that drives the browser stands still in this thread; it is set aside.
+    browsers = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
     made = Kernel()
     monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=made))
     yield made
     made.loop.close()
+    asyncio._set_running_loop(browsers)
 
 
 @pytest.fixture
