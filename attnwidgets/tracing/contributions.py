@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -19,11 +19,12 @@ import torch
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
     from attnwidgets.tracing.blocks import Block
+    from attnwidgets.tracing.modules import Norm
 
     # Keys that count as one, one span after another.
     Spans = Sequence[Sequence[int]]
@@ -50,8 +51,7 @@ class Parts:
         own: What the residual connection adds [query, dim], at this stage; None for nothing.
         own_key: Which key is the first query's own token, to whose vector `own` belongs (the second query's
             is the next); None where the keys are another sequence's, and `own` is of none of them.
-        reference: What the parts add up to with biases [query, dim], where the stage is one of the model's
-            states.
+        state: Says what the parts add up to with biases, where the stage is one of the model's states.
     """
 
     weights: Tensor
@@ -60,7 +60,12 @@ class Parts:
     row: Tensor
     own: Tensor | None
     own_key: int | None
-    reference: Tensor | None
+    state: Callable[[], Tensor] | None
+
+    @cached_property
+    def reference(self) -> Tensor | None:
+        """What the parts add up to with biases [query, dim]; None where that is no state of the model."""
+        return None if self.state is None else self.state()
 
     @property
     def dim(self) -> int:
@@ -97,18 +102,24 @@ class Parts:
         together = n_heads * max(map(len, spans), default=1)
         few = together < self.dim
         numbers = together * (self.dim + 3 * n_queries) if few else 2 * self.dim * n_queries
+        row = self.row.to(exact).double()
         for chunk in self._chunks(spans, max(1, _chunk_bytes(exact) // (8 * numbers))):
+            tokens, places = chunk.owners
+            own = tokens - chunk.queries.start
             if few:
-                u = chunk.sources().to(exact).double()
-                a = chunk.weights().to(exact).double()
+                u, a = chunk.sources(), chunk.weights()
+                kept = None if self.own is None else torch.bmm(a[places, :, own][:, None], u[places])[:, 0]
+                u, a = u.to(exact).double(), a.to(exact).double()
                 square = torch.bmm(torch.bmm(u, u.transpose(1, 2)), a).mul_(a).sum(1)
             else:
-                square = chunk.vectors().to(exact).double().square_().sum(-1)
-            found[chunk.queries, chunk.elements] = square.clamp_(min=0).sqrt_().T
-        found *= self.row.to(exact).double()[:, None]
-        if self.own is not None and self.own_key is not None:
-            tokens, elements = (places.to(exact) for places in self._owners(spans))
-            found[tokens, elements] = self.kept(spans).to(exact).double().norm(dim=-1)[tokens]
+                vectors = chunk.vectors()
+                kept = None if self.own is None else vectors[places, own]
+                square = vectors.to(exact).double().square_().sum(-1)
+            square = square.clamp_(min=0).sqrt_() * row[chunk.queries]
+            if self.own is not None and kept is not None:
+                kept = (kept * self.row[tokens, None] + self.own[tokens]).to(exact).double()
+                square[places.to(exact), own.to(exact)] = kept.norm(dim=-1)
+            found[chunk.queries, chunk.elements] = square.T
         return found
 
     def head_norms(self, spans: Spans | None = None) -> Tensor:
@@ -130,7 +141,7 @@ class Parts:
         if spans is None or all(len(span) == 1 for span in spans):
             weights = self.weights.diagonal(self.own_key, dim1=1, dim2=2)
             return self._written(weights[..., None] * self.values[:, self.own_key :])
-        tokens, elements = self._owners(spans)
+        tokens, elements = self.owners(spans)
         span_of = self.row.new_zeros(self.weights.shape[-1], dtype=torch.long)
         for element, span in enumerate(spans):
             span_of[list(span)] = element
@@ -176,15 +187,12 @@ class Parts:
         size = chunk_size or max(1, _chunk_bytes(to.device) // (to.element_size() * self.dim * n_queries))
         nothing = _nearer(to, shift - to, power)
         found = nothing[:, None].repeat(1, len(spans))
-        owners = None if self.own is None or self.own_key is None else self._owners(spans)
         room = to.new_empty(min(size, len(spans)), n_queries, self.dim)
         for chunk in self._chunks(spans, size):
             apart = chunk.vectors(self.row, room)
             apart -= to[chunk.queries]
-            if owners is not None and self.own is not None:
-                tokens, elements = owners
-                here = (elements >= chunk.elements.start) & (elements < chunk.elements.stop)
-                tokens, places = tokens[here], elements[here] - chunk.elements.start
+            if self.own is not None:
+                tokens, places = chunk.owners
                 apart[places, tokens - chunk.queries.start] += self.own[tokens]
             if shift:
                 apart += shift
@@ -202,20 +210,24 @@ class Parts:
         if spans is not None and any(span != (key,) for key, span in enumerate(spans)):
             read = torch.stack([read[:, list(span)].any(1) for span in spans], dim=1)
         unread = ~read
-        if self.own_key is not None:
-            tokens, elements = self._owners(self._each(spans))
-            unread[tokens, elements] = False
+        tokens, elements = self.owners(self._each(spans))
+        unread[tokens, elements] = False
         return unread
 
     def _each(self, spans: Spans | None) -> Spans:
         return [(key,) for key in range(self.weights.shape[-1])] if spans is None else spans
 
-    def _owners(self, spans: Spans) -> tuple[Tensor, Tensor]:
+    def owners(self, spans: Spans) -> tuple[Tensor, Tensor]:
         """Return the queries whose own tokens lie in spans, and which spans these are, both [place]."""
-        own = self.own_key or 0
-        places = [(key - own, number) for number, span in enumerate(spans) for key in span if key >= own]
-        tokens, elements = torch.tensor(places, device=self.row.device).long().reshape(-1, 2).unbind(1)
-        return tokens, elements
+        first = self.own_key
+        places = [
+            (key - first, number)
+            for number, span in enumerate(spans)
+            for key in span
+            if first is not None and key >= first
+        ]
+        tokens, numbers = torch.tensor(places, device=self.row.device).long().reshape(-1, 2).unbind(1)
+        return tokens, numbers
 
     def _chunks(self, spans: Spans, size: int) -> Iterator[_Chunk]:
         """Yield spans, a few at a time, with the queries that may read them."""
@@ -250,6 +262,11 @@ class _Chunk:
         longest = max(map(len, self.spans))
         keys = [key for span in self.spans for key in (*span, *(longest - len(span)) * (0,))]
         return torch.tensor(keys, device=self.parts.row.device).long()
+
+    @cached_property
+    def owners(self) -> tuple[Tensor, Tensor]:
+        """The queries whose own tokens lie in these spans, and which spans these are, both [place]."""
+        return self.parts.owners(self.spans)
 
     def weights(self) -> Tensor:
         """Return the attention of the queries [span, key * head, query]."""
@@ -334,18 +351,19 @@ def parts_of(block: Block, stage: Stage) -> Parts:
     weights = block.weights()
     matrix, row, _ = block.branch()
     own = None if stage == "attn" else block.hidden
-    reference = None if stage == "attn" else block.middle
     # Norms with the real states they read; no state is asked for without need, since it takes a layer's work.
-    passed = []
+    passed: list[tuple[Norm | None, Callable[[], Tensor]]] = []
     if block.layout.order == "post" and stage in ("res_ln", "enc"):
-        passed.append((block.norm1, block.middle))
+        passed.append((block.norm1, lambda: block.middle))
     if block.layout.order == "post" and stage == "enc":
-        passed.append((block.norm2, block.last))
-    for norm, state in passed:
+        passed.append((block.norm2, lambda: block.last))
+    reached: Callable[[], Tensor] | None = None if stage == "attn" else lambda: block.middle
+    for norm, before in passed:
         if norm is None:
             continue
+        state = before()
         deviation = norm.deviation(state)
         matrix, row = norm.direct(matrix), row / deviation[:, 0]
         own = None if own is None else norm.direct(own) / deviation
-        reference = norm(state)
-    return Parts(weights, block.head_values(), matrix, row, own, block.own_key, reference)
+        reached = partial(norm, state)
+    return Parts(weights, block.head_values(), matrix, row, own, block.own_key, reached)
