@@ -139,7 +139,10 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
     from attnwidgets import __version__
     from attnwidgets.views.runtime import bundle
 
-    script = re.sub(r"<(?=/script|!--)", r"\\x3c", bundle("standalone.js"), flags=re.IGNORECASE)
+    parts = sorted({name for view in views for name in view.PARTS})
+    code = ",".join(bundle(f"{name}.js").strip() for name in parts)
+    script = f"globalThis.awParts=[{code}];{bundle('standalone.js')}"
+    script = re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)
     named = (
         title
         or next((view.options["title"] for view in views if view.options["title"]), "")
@@ -151,6 +154,9 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
         blobs[f"aw-data-{name}"] = _base64(zlib.compress(entry["eager"], _LEVEL))
     spent = len(script) + sum(map(len, blobs.values())) + len(_json({"models": models})) + 4000
     archives: dict[str, _Archive] = {}
+    answers, told = _answers(views, order)
+    blobs |= told
+    spent += sum(map(len, told.values())) + len(_json(answers))
     for name, entry in stores.items():
         share = (budget - spent) // (len(stores) - len(archives))
         archives[name] = _fill(entry, choice, share)
@@ -161,6 +167,7 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
         "models": models,
         "views": order,
         "archive": {name: archive.places for name, archive in archives.items()},
+        "answers": answers,
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},
     }
     left_out = sum(archive.left_out for archive in archives.values())
@@ -251,6 +258,24 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
             },
         }
     return models, order, stores
+
+
+def _answers(views: Sequence[View], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what each view answers in a page, and by element id the bytes that belong to it."""
+    answers: dict[str, Any] = {}
+    blobs: dict[str, str] = {}
+    for view, name in zip(views, names, strict=True):
+        archive = _Archive()
+        told = []
+        for topic, args, (meta, buffers) in view.answers_for_page():
+            places: list[dict[str, Any]] = []
+            for data in buffers:
+                archive.add(places, {}, zlib.compress(data, _LEVEL))
+            told.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
+        if told:
+            answers[name] = told
+            blobs[f"aw-tiles-{name}"] = _base64(b"".join(archive.parts))
+    return answers, blobs
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:

@@ -18,14 +18,16 @@ from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
 from attnwidgets.views.menu import entries_of, outdated
 from attnwidgets.views.offer import RECORDED, askable, check_units, is_trace, offered
+from attnwidgets.views.questions import Questions
 from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from attnwidgets.views.questions import Topic
     from attnwidgets.views.sources import Source
 
 _Shared = TypeVar("_Shared", TileStore, Selection)
@@ -35,11 +37,12 @@ _STORES: WeakValueDictionary[str, TileStore] = WeakValueDictionary()
 _SELECTIONS: WeakValueDictionary[str, Selection] = WeakValueDictionary()
 
 
-def stub(view: str) -> str:
-    """Return a view's whole module: it asks the Runtime for the renderer of this name."""
+def stub(view: str, parts: Sequence[str] = ()) -> str:
+    """Return a view's whole module: it has the Runtime render the view of this name, with these parts."""
+    names = ",".join(f'"{name}"' for name in (view, *parts))
     return (
         'export default{async render(c){return(await c.host.getWidget(c.model.get("runtime"))).exports.'
-        f"{view}(c)}}}}"
+        f"render(c,{names})}}}}"
     )
 
 
@@ -69,6 +72,7 @@ class View(anywidget.AnyWidget):
     _MANY_METHODS: ClassVar[bool] = False
     _WITH_LAYERS: ClassVar[bool] = False
     _MARKS: ClassVar[str] = ""
+    PARTS: ClassVar[tuple[str, ...]] = ()
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
@@ -125,14 +129,28 @@ class View(anywidget.AnyWidget):
         self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
         traits = self._connect(fixed=not self._MANY_METHODS and main is shown)
         super().__init__(
-            _esm=stub(self._VIEW),
-            runtime=Runtime.get(),
+            _esm=stub(self._VIEW, self.PARTS),
+            runtime=Runtime.get(self.PARTS),
             options=self._options,
             **traits,
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
+        self._questions = Questions(self._topics(), self._tell)
+        self.on_msg(lambda _, content, __: self._questions.receive(content))
         CELLS.mark(self)
+
+    def _topics(self) -> Mapping[str, Topic]:
+        """Return what this view's browser side may ask; called once, at the end of `__init__`."""
+        return {}
+
+    def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], tuple[Any, list[bytes]]]]:
+        """Yield topic, arguments and answer of what this view tells without a kernel."""
+        return self._questions.for_page()
+
+    def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        if self.comm is not None:  # closed while the question was on its way
+            self.send(reply, list(buffers))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         """Join the store and the selection of this view's trace, and go where the caller wants to look."""
@@ -248,6 +266,7 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             return
         CELLS.forget(self)
+        self._questions.close()
         super().close()
         # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
         self.__dict__.pop("_repr_mimebundle_", None)
@@ -264,7 +283,7 @@ class View(anywidget.AnyWidget):
         if self._own_layout:
             self.layout.open()
         with self.hold_trait_notifications():
-            self.runtime = Runtime.get()
+            self.runtime = Runtime.get(self.PARTS)
             self.store, self.selection = traits["store"], traits["selection"]
             self.options = dict(self._options)
         self.open()

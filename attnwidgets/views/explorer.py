@@ -24,6 +24,7 @@ class Explorer(View):
     """
 
     _VIEW = "Explorer"
+    PARTS = ("explorer", "layers")
     _MANY_METHODS = True
     _MARKS = "both"
 

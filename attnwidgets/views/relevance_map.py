@@ -16,4 +16,5 @@ class RelevanceMap(View):
     """
 
     _VIEW = "RelevanceMap"
+    PARTS = ("layers",)
     _WITH_LAYERS = True

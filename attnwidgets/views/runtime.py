@@ -1,12 +1,16 @@
-"""The Runtime: the one model that carries the bundle, so that a view costs a few hundred bytes."""
+"""The Runtime and its parts: the models that carry the code, so that a view costs a few hundred bytes."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import anywidget
-from traitlets import Unicode
+from traitlets import Dict, Unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 STATIC = Path(__file__).parents[1] / "static"
 
@@ -32,14 +36,41 @@ class Runtime(anywidget.AnyWidget):
 
     _esm = Unicode().tag(sync=True)
 
+    parts = Dict().tag(sync=True)
+
     _current: Runtime | None = None
 
     @classmethod
-    def get(cls) -> Runtime:
-        """Return this kernel's Runtime, made on first use and again after `Widget.close_all()`."""
+    def get(cls, parts: Sequence[str] = ()) -> Runtime:
+        """Return this kernel's Runtime, made on first use and again after `Widget.close_all()`.
+
+        Args:
+            parts: Names of parts that it is to know (files in `js/src/parts`); those come to stay.
+        """
         if cls._current is None or cls._current.comm is None:
             cls._current = Runtime(_esm=bundle("attnwidgets.js"))
-        return cls._current
+        self = cls._current
+        held = {name: f"anywidget:{Part.get(name, self).model_id}" for name in parts}
+        if not held.items() <= self.parts.items():
+            self.parts = self.parts | held
+        return self
+
+
+class Part(anywidget.AnyWidget):
+    """Model-only widget with the code of views that not every notebook needs: `js/src/parts`."""
+
+    _esm = Unicode().tag(sync=True)
+
+    _current: ClassVar[dict[str, Part]] = {}
+
+    @classmethod
+    def get(cls, name: str, runtime: Runtime) -> Part:
+        """Return this kernel's part of this name, made on first use and again after `Widget.close_all()`."""
+        held = cls._current.get(name)
+        if held is None or held.comm is None:
+            code = f"export default{{initialize:()=>({{code:{bundle(f'{name}.js').strip()}}})}}"
+            held = cls._current[name] = Part(_esm=code, layout=runtime.layout)
+        return held
 
 
 class SharedModel(anywidget.AnyWidget):

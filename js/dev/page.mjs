@@ -5,7 +5,7 @@
  *
  * `--missing` leaves every other layer out of the file, to see how a view says so.
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { deflateSync } from "node:zlib";
 
@@ -191,8 +191,12 @@ const state = {
   views: names.map((_, i) => `v${i}`),
   archive: { s: archive },
   thumbs: {},
+  answers: {},
 };
-const host = readFileSync(new URL("../../attnwidgets/static/standalone.js", import.meta.url), "utf8");
+const built = new URL("../../attnwidgets/static/", import.meta.url);
+const parts = readdirSync(built).filter((name) => !["attnwidgets.js", "standalone.js"].includes(name));
+const code = parts.map((name) => readFileSync(new URL(name, built), "utf8").trim()).join();
+const host = `globalThis.awParts=[${code}];${readFileSync(new URL("standalone.js", built), "utf8")}`;
 const page = `<!doctype html><html lang="en"><meta charset="utf-8"><title>views</title>
 <style>body{margin:12px;font:14px system-ui,sans-serif;background:#fff;color:#111}
 body.dark{background:#111;color:#ddd;color-scheme:dark;--jp-layout-color0:#111}.aw-view{margin-bottom:20px}</style>

@@ -1,15 +1,18 @@
-/** Build the two committed bundles. `--check` builds to memory and fails when they differ from what is committed. */
+/** Build the committed bundles. `--check` builds to memory and fails when they differ from what is committed. */
 import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { internal } from "./internal.mjs";
 import { packed } from "./pack.mjs";
+import { planned } from "./parts.mjs";
 import * as shorthand from "./shorthand.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const out = fileURLToPath(new URL("../../attnwidgets/static/", import.meta.url));
 /** Bytes of a bundle; beyond it a notebook that saves its widgets becomes heavy. A page also carries its host. */
 const LIMITS = { "attnwidgets.js": 60_000, "standalone.js": 64_000 };
+const PART_LIMIT = 24_000;
 /** `Math.max` is read as `Math_max`, `String` as `String_`, and so on: the minifier gives those short names. */
 const define = Object.fromEntries(
   Object.keys(shorthand).map((name) => [name.replace("_", ".").replace(/\.$/, ""), name]),
@@ -45,25 +48,36 @@ function minifiedCss() {
   };
 }
 
-const results = await Promise.all([
-  build({ ...shared, entryPoints: { attnwidgets: "src/runtime.ts" }, format: "esm" }),
-  build({ ...shared, entryPoints: { standalone: "src/host/standalone.ts" }, format: "iife" }),
-]);
+const plan = await planned(root, shared);
+const lends = { ...shared, plugins: [plan.plugin, ...shared.plugins] };
+const core = await build({ ...lends, entryPoints: { attnwidgets: "src/runtime.ts" }, format: "esm", mangleCache: {} });
+// Whoever shares objects with the core calls their properties as the core does.
+const { mangleCache } = core;
+const page = await build({
+  ...lends,
+  entryPoints: { standalone: "src/host/standalone.ts" },
+  format: "iife",
+  mangleCache: { ...mangleCache },
+});
+const files = [
+  ...[core, page].flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [path.split(/[\\/]/).pop(), text])),
+  ...(await Promise.all(plan.names.map(async (name) => [`${name}.js`, await plan.part(name, { ...mangleCache })]))),
+];
 let failed = false;
-for (const { path, contents } of results.flatMap((r) => r.outputFiles)) {
-  const name = path.split(/[\\/]/).pop();
-  const old = await readFile(path).catch(() => null);
-  const same = old !== null && Buffer.compare(old, Buffer.from(contents)) === 0;
-  if (contents.length > LIMITS[name]) {
-    console.error(`${name}: ${contents.length} bytes, the limit is ${LIMITS[name]}`);
+for (const [name, text] of files) {
+  const limit = LIMITS[name] ?? PART_LIMIT;
+  const old = await readFile(join(out, name), "utf8").catch(() => null);
+  const size = Buffer.byteLength(text);
+  if (size > limit) {
+    console.error(`${name}: ${size} bytes, the limit is ${limit}`);
     failed = true;
   }
   if (process.argv.includes("--check")) {
-    if (!same) console.error(`${name}: not what the sources give; run \`npm run build\` and commit it`);
-    failed ||= !same;
-  } else if (!same) {
-    await writeFile(path, contents);
+    if (old !== text) console.error(`${name}: not what the sources give; run \`npm run build\` and commit it`);
+    failed ||= old !== text;
+  } else if (old !== text) {
+    await writeFile(join(out, name), text);
   }
-  console.log(`${name}: ${contents.length} bytes`);
+  console.log(`${name}: ${size} bytes`);
 }
 process.exitCode = failed ? 1 : 0;

@@ -114,6 +114,10 @@ export type Change = keyof SelectionState | "tiles" | "header" | "options" | "th
 export interface ViewContext {
   readonly el: HTMLElement;
   readonly signal: AbortSignal;
+  /** The view's own model, for what only its Python twin knows (`answers.ts`). */
+  readonly model: AnyModel<ViewState>;
+  /** Every view there is, by name: what a view holds of another part's. */
+  readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
   readonly selection: SelectionStore;
   readonly tiles: TileClient;
@@ -158,8 +162,15 @@ const DEFAULT_OPTIONS: ViewOptions = {
   units: [],
 };
 
-/** Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel. */
-export async function createContext(props: ViewProps, pool: TilePool): Promise<ViewContext> {
+/**
+ * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel, `views` are
+ * those that it may hold.
+ */
+export async function createContext(
+  props: ViewProps,
+  pool: TilePool,
+  views: ViewContext["views"],
+): Promise<ViewContext> {
   const { model, el, signal, host } = props;
   const storeRef = model.get("store");
   const [store, selectionModel] = await Promise.all([
@@ -206,6 +217,8 @@ export async function createContext(props: ViewProps, pool: TilePool): Promise<V
     const ctx: ViewContext = {
       el,
       signal,
+      model,
+      views,
       selection,
       tiles,
       get options() {

@@ -2,34 +2,34 @@
  * The model-only widget that carries the code: its `initialize` hands out the renderers, and every view's own
  * module is a stub that asks for one of them. Nothing is kept at module level.
  */
-import type { Initialize } from "@anywidget/types";
+import type { AnyModel, Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
 import { atEnd, fill, h, isOutside, on, whenShown } from "./dom.ts";
 import { createPool, type TilePool } from "./pool.ts";
 import { settleTableCell } from "./settle.ts";
+import { shared } from "./shared.ts";
 import CSS from "./styles.css";
-import { renderExplorer } from "./views/Explorer.ts";
 import { renderHeadGrid } from "./views/HeadGrid.ts";
 import { renderHeatmap } from "./views/Heatmap.ts";
 import { renderLayerSlider } from "./views/LayerSlider.ts";
-import { renderRelevanceMap } from "./views/RelevanceMap.ts";
 import { renderTokenStrip } from "./views/TokenStrip.ts";
+import type { RuntimeState } from "./wire.ts";
 
 const STYLE_ID = "aw-style";
 
 export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
 
 /** One style sheet in every document or shadow root that holds a view. */
-function addStyle(el: Element): void {
+function addStyle(el: Element, css: string): void {
   const root = el.getRootNode();
   const place = root instanceof ShadowRoot ? root : document.head;
   const old = place.querySelector(`style#${STYLE_ID}`);
-  if (!old) place.append(h("style", { id: STYLE_ID }, CSS));
-  else if (old.textContent !== CSS) old.textContent = CSS; // left by an older version in this page
+  if (!old) place.append(h("style", { id: STYLE_ID }, css));
+  else if (old.textContent !== css) old.textContent = css; // without a part, or left by an older version
 }
 
 /** Draw a view into `props.el`: style, theme, context, and an error in words where something goes wrong. */
-function mount(render: RenderView, pool: TilePool): Renderer {
+function mount(name: string, views: Record<string, RenderView>, pool: TilePool, style: () => string): Renderer {
   return async (props) => {
     const { model, signal } = props;
     const root = h("div.root");
@@ -40,8 +40,8 @@ function mount(render: RenderView, pool: TilePool): Renderer {
       focusin: ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"),
     });
     props.el.append(root);
-    addStyle(root);
-    whenShown(root, () => addStyle(root), signal);
+    addStyle(root, style());
+    whenShown(root, () => addStyle(root, style()), signal);
     settleTableCell(root, signal);
     let end = new AbortController();
     const draw = async (): Promise<void> => {
@@ -49,7 +49,7 @@ function mount(render: RenderView, pool: TilePool): Renderer {
       end = new AbortController();
       const mine = AbortSignal.any([signal, end.signal]);
       try {
-        const ctx = await createContext({ ...props, el: root, signal: mine }, pool);
+        const ctx = await createContext({ ...props, el: root, signal: mine }, pool, views);
         if (!mine.aborted) show(ctx, mine);
       } catch (error) {
         if (mine.aborted) return;
@@ -71,6 +71,8 @@ function mount(render: RenderView, pool: TilePool): Renderer {
           if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
         },
       });
+      const render = views[name];
+      if (!render) throw new Error(`there is no view ${name}`);
       atEnd(mine, render(ctx, root));
     };
     // `aw.link` gives a view that is on the page another selection, and a view shown again may have another store.
@@ -80,19 +82,51 @@ function mount(render: RenderView, pool: TilePool): Renderer {
   };
 }
 
-/** The renderers by the name of their Python class. One pool of tiles for all of them. */
-export function createRenderers(): Record<string, Renderer> {
+/** Views that travel apart from the core. */
+export interface Part {
+  style: string;
+  views: Record<string, RenderView>;
+}
+
+/** A part as it travels: it borrows from the core by number. */
+export type PartCode = (lent: readonly unknown[]) => Part;
+
+export interface Renderers {
+  /** Draw the view of this name, which needs these parts. */
+  render(props: ViewProps, name: string, ...parts: string[]): ReturnType<Renderer>;
+  add(code: PartCode): void;
+}
+
+/** The views by the name of their Python class. One pool of tiles for all of them. */
+export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   const pool = createPool();
+  const added = new Set<PartCode>();
+  let style = CSS;
+  const views: Record<string, RenderView> = {
+    Heatmap: renderHeatmap,
+    HeadGrid: renderHeadGrid,
+    TokenStrip: renderTokenStrip,
+    LayerSlider: renderLayerSlider,
+  };
+  const add = (code: PartCode): void => {
+    if (added.has(code)) return;
+    added.add(code);
+    const part = code(shared);
+    style += part.style;
+    Object.assign(views, part.views);
+  };
   return {
-    Heatmap: mount(renderHeatmap, pool),
-    HeadGrid: mount(renderHeadGrid, pool),
-    TokenStrip: mount(renderTokenStrip, pool),
-    LayerSlider: mount(renderLayerSlider, pool),
-    RelevanceMap: mount(renderRelevanceMap, pool),
-    Explorer: mount(renderExplorer, pool),
+    add,
+    async render(props, name, ...parts) {
+      for (const part of views[name] ? [] : parts) {
+        const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);
+        add(exports.code);
+      }
+      return mount(name, views, pool, () => style)(props);
+    },
   };
 }
 
-const initialize: Initialize = () => createRenderers();
+const initialize: Initialize<RuntimeState> = ({ model }) => createRenderers(model);
 
 export default { initialize };

@@ -157,6 +157,16 @@ export type Reply =
   | { kind: "cancelled"; id: number; superseded: boolean }
   | { kind: "error"; id: number; message: string; needsKernel?: boolean };
 
+/** From a view to its own Python twin: a topic that the twin knows, and its arguments. */
+export type Question =
+  | { kind: "ask"; id: number; topic: string; args: Record<string, unknown> }
+  | { kind: "cancel"; id: number; job: number };
+
+/** The answer, with any buffers; what runs a model waits, tells its progress and can be stopped, as above. */
+export type QuestionReply =
+  | { kind: "answer"; id: number; meta: unknown }
+  | Extract<Reply, { kind: "progress" | "cancelled" | "error" }>;
+
 /** A cell of a map. `unit` says what the indices count; -1: none. */
 export interface Cell {
   unit: string;
@@ -176,6 +186,11 @@ export interface SelectionState {
   target: Outcome | null;
   foil: Outcome | null;
   hover: Cell | null;
+}
+
+/** Traits of the runtime: where the parts are that a view may need, by name. */
+export interface RuntimeState {
+  parts: Record<string, string>;
 }
 
 /** Every view carries these four traits and no more. References have the form "anywidget:<model id>". */

@@ -25,9 +25,9 @@ import attnwidgets as aw
 
 assert "site-packages" in aw.__file__, f"imported from {aw.__file__}, not from the wheel"
 assert aw.__version__ == version("attnwidgets"), (aw.__version__, version("attnwidgets"))
-for name in ("attnwidgets.js", "standalone.js"):
-    size = len(files("attnwidgets").joinpath("static", name).read_bytes())
-    assert size > 1000, f"static/{name} holds {size} bytes"
+for name, least in {"attnwidgets": 10000, "standalone": 10000, "explorer": 1000, "layers": 1000}.items():
+    size = len(files("attnwidgets").joinpath("static", f"{name}.js").read_bytes())
+    assert size > least, f"static/{name}.js holds {size} bytes"
 heavy = {"torch", "transformers", "matplotlib"} & set(sys.modules)
 assert not heavy, f"import attnwidgets loaded {heavy}"
 print(f"wheel of attnwidgets {aw.__version__}: imported, bundle inside")

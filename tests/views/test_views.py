@@ -105,13 +105,15 @@ def test_a_view_displays_as_widget_picture_and_text(given):
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_closing_the_last_view_leaves_only_the_runtime(given, models, name):
+def test_closing_the_last_view_leaves_only_code(given, models, name):
     views = [getattr(aw, name)(given()) for _ in range(10)]
     assert models()[name] == 10
     for view in views:
         view.close()
         view.close()  # twice does no harm
-    assert models() == {"Runtime": 1, "Layout": 1}
+    held = models()
+    assert held.pop("Part", 0) == len(views[0].PARTS)
+    assert held == {"Runtime": 1, "Layout": 1}
 
 
 def test_closing_one_of_two_linked_views_keeps_what_they_share(given, models):

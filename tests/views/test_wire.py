@@ -6,6 +6,7 @@ import re
 
 import anywidget
 import pytest
+from ipywidgets import Widget
 
 import attnwidgets as aw
 from attnwidgets.views.runtime import Runtime
@@ -46,8 +47,8 @@ def test_the_store_has_the_traits_of_wire(wire):
     assert traits_of(TileStore) == sorted(interface(wire, "StoreState"))
 
 
-def test_the_runtime_carries_code_and_nothing_else():
-    assert traits_of(Runtime) == []
+def test_the_runtime_carries_code_and_where_its_parts_are(wire):
+    assert traits_of(Runtime) == sorted(interface(wire, "RuntimeState"))
 
 
 def test_header_and_options_have_the_fields_of_wire(wire, given):
@@ -66,8 +67,19 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
     view = getattr(aw, name)(given())
-    assert f".exports.{name}(c)" in view._esm
+    assert f'.exports.render(c,"{name}"' in view._esm
     assert len(view._esm) <= 150
     state = view.get_state()
     for trait in ("runtime", "store", "selection"):
         assert state[trait] == f"anywidget:{getattr(view, trait).model_id}"
+    assert set(view.PARTS) <= set(view.runtime.parts)
+
+
+def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given):
+    Widget.close_all()
+    assert aw.Heatmap(given()).runtime.parts == {}
+    first = dict(aw.RelevanceMap(given()).runtime.parts)
+    assert set(first) == {"layers"}
+    both = aw.Explorer(given()).runtime.parts
+    assert set(both) == {"explorer", "layers"}
+    assert both["layers"] == first["layers"]

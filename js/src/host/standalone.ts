@@ -4,8 +4,8 @@
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
-import { createRenderers } from "../runtime.ts";
-import type { Placed, Reply, Request, Thumbs, TileMeta, ViewState } from "../wire.ts";
+import { createRenderers, type PartCode } from "../runtime.ts";
+import type { Placed, Question, QuestionReply, Reply, Request, Thumbs, TileMeta, ViewState } from "../wire.ts";
 
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;
@@ -16,19 +16,28 @@ interface Archive {
   thumbs: (Thumbs & Placed)[];
 }
 
+/** What a view's Python twin would answer. */
+interface Told {
+  topic: string;
+  args: Record<string, unknown>;
+  meta: unknown;
+  buffers: Placed[];
+}
+
 interface Page {
   version: number;
   models: Record<string, { kind: "store" | "selection" | "view"; view?: string; state: State }>;
   views: string[];
   archive: Record<string, Archive["tiles"]>;
   thumbs: Record<string, Archive["thumbs"]>;
+  answers: Record<string, Told[]>;
 }
 
 /** A model as ipywidgets has it: change events when a value differs, and messages. */
 class PageModel {
   readonly #state: State;
   readonly #listeners = new Map<string, Set<Listener>>();
-  onSend: (request: Request) => void = () => undefined;
+  onSend: (request: Request | Question) => void = () => undefined;
 
   constructor(state: State) {
     this.#state = state;
@@ -66,7 +75,7 @@ class PageModel {
       get: (key: string) => this.get(key),
       set: (key: string, value: unknown) => this.set(key, value),
       save_changes: () => undefined,
-      send: (request: Request) => this.onSend(request),
+      send: (request: Request | Question) => this.onSend(request),
       on: (name: string, callback: Listener) => {
         this.on(name, callback);
         signal.addEventListener("abort", () => this.off(name, callback));
@@ -117,6 +126,17 @@ async function answer(request: Request, archive: Archive, bytes: () => string): 
   return [{ kind, id, ...meta } as Reply, [await inflate(base64Slice(bytes(), offset, length))]];
 }
 
+/** Answer a view's question from what was asked when the page was made. */
+async function tell(question: Question, told: Told[], bytes: () => string): Promise<[QuestionReply, DataView[]]> {
+  const { id } = question;
+  const found =
+    question.kind === "ask" &&
+    told.find(({ topic, args }) => topic === question.topic && JSON.stringify(args) === JSON.stringify(question.args));
+  if (!found) return [{ kind: "error", id, message: "not in this file; it needs a running kernel" }, []];
+  const buffers = found.buffers.map(({ offset, length }) => inflate(base64Slice(bytes(), offset, length)));
+  return [{ kind: "answer", id, meta: found.meta }, await Promise.all(buffers)];
+}
+
 async function start(): Promise<void> {
   const page = JSON.parse(document.getElementById("aw-state")?.textContent ?? "null") as Page | null;
   if (!page) return;
@@ -131,16 +151,20 @@ async function start(): Promise<void> {
       }
       const model = new PageModel(state);
       models.set(id, model);
-      if (kind !== "store") return;
-      let tiles: string | null = null;
+      if (kind === "selection") return;
+      let bytes: string | null = null;
       const read = (): string => {
-        tiles ??= textOf(`aw-tiles-${id}`);
-        return tiles;
+        bytes ??= textOf(`aw-tiles-${id}`);
+        return bytes;
       };
+      const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
       model.onSend = (request) => {
-        answer(request, { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] }, read)
+        (kind === "store"
+          ? answer(request as Request, archive, read)
+          : tell(request as Question, page.answers?.[id] ?? [], read)
+        )
           .catch((): [Reply, DataView[]] => {
-            const message = "this matrix could not be read from the file";
+            const message = "this could not be read from the file";
             return [{ kind: "error", id: request.id, message }, []];
           })
           .then(([reply, buffers]) => model.emit("msg:custom", reply, buffers));
@@ -148,6 +172,7 @@ async function start(): Promise<void> {
     }),
   );
   const renderers = createRenderers();
+  for (const code of (globalThis as { awParts?: PartCode[] }).awParts ?? []) renderers.add(code);
   const named = (ref: string): PageModel => {
     const model = models.get(ref.replace(/^anywidget:/, ""));
     if (!model) throw new Error(`this page has no model ${ref}`);
@@ -155,16 +180,15 @@ async function start(): Promise<void> {
   };
   for (const el of document.querySelectorAll<HTMLElement>(".aw-view[data-model]")) {
     const id = el.dataset.model ?? "";
-    const render = renderers[page.models[id]?.view ?? ""];
-    if (!render) continue;
+    const name = page.models[id]?.view;
+    if (!name) continue;
     const { signal } = new AbortController();
     const host = {
       getModel: async (ref: string) => named(ref).proxy(signal),
-      getWidget: async () => ({ exports: renderers, render: async () => undefined }),
     } as unknown as Host;
     const model = named(id).proxy(signal) as unknown as AnyModel<ViewState>;
     const props: ViewProps = { model, el, signal, host };
-    void render(props);
+    void renderers.render(props, name);
   }
 }
 

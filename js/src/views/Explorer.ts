@@ -5,7 +5,6 @@ import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
 import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
-import { renderLayerMap } from "./LayerMap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";
 import { renderPredictions } from "./Predictions.ts";
@@ -49,7 +48,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   renderLayerSlider(inner, slider);
   renderHeatmap(inner, map);
   renderTokenStrip(inner, strip);
-  renderLayerMap(inner, layers);
+  ctx.views.LayerMap?.(inner, layers);
   renderHeadGrid(inner, grid);
   renderPredictions(inner, predictions);
   return (changed) => {

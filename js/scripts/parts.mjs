@@ -1,0 +1,129 @@
+/**
+ * Parts: views that a notebook carries only when it shows them. A part is built apart from the core, without what the
+ * core holds already: `shared` hands that over by number, so that both keep their short names.
+ */
+import { readdir } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { build } from "esbuild";
+
+const FREE = "shared";
+
+/** The parts' names: their files in src/parts. */
+export async function partNames(root) {
+  const files = await readdir(join(root, "src", "parts"));
+  return files
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => name.replace(/\.ts$/, ""))
+    .sort();
+}
+
+const entry = (root, name) => join(root, "src", "parts", `${name}.ts`);
+
+/** Absolute paths of the modules that the core is made of. */
+async function coreModules(root, options) {
+  const { metafile } = await build({ ...options, entryPoints: ["src/runtime.ts"], metafile: true, write: false });
+  return new Set(
+    Object.keys(metafile.inputs)
+      .filter((path) => path.startsWith("src/") && path.endsWith(".ts"))
+      .map((path) => join(root, path)),
+  );
+}
+
+/** Resolve what the core holds as `kind`; `file` is its absolute path. */
+function fromCore(core, resolved) {
+  return {
+    name: "from-core",
+    setup(plugin) {
+      plugin.onResolve({ filter: /\.ts$/ }, async ({ path, resolveDir, kind }) => {
+        const file = join(resolveDir, path);
+        return kind !== "entry-point" && core.has(file) ? resolved(file) : null;
+      });
+    },
+  };
+}
+
+/** What parts import from the core: [file, name], in a fixed order. */
+async function lent(root, core, names, options) {
+  const found = new Set();
+  for (const name of names) {
+    const { outputFiles } = await build({
+      ...options,
+      entryPoints: [entry(root, name)],
+      format: "esm",
+      minify: false,
+      mangleProps: undefined,
+      plugins: [fromCore(core, (path) => ({ path, external: true })), ...options.plugins],
+      write: false,
+    });
+    for (const [, list, file] of outputFiles[0].text.matchAll(/^import \{([^}]*)\} from "([^"]+)";$/gm)) {
+      for (const item of list.split(",")) {
+        const imported = item.trim().split(" as ")[0];
+        if (imported) found.add(`${relative(root, file)} ${imported}`);
+      }
+    }
+  }
+  return [...found].sort().map((one) => one.split(" "));
+}
+
+/** Fill `src/shared.ts`. */
+function lending(root, list) {
+  const imports = list.map(([file, name], i) => `import {${name} as s${i}} from ${JSON.stringify(join(root, file))};`);
+  const contents = `${imports.join("")}export const shared=[${list.map((_, i) => `s${i}`).join(",")}];`;
+  return {
+    name: "lending",
+    setup(plugin) {
+      plugin.onLoad({ filter: /src[\\/]shared\.ts$/ }, () => ({ contents, loader: "js", resolveDir: root }));
+    },
+  };
+}
+
+/** Take what is lent by its number. */
+function borrowing(root, core, list) {
+  const numbers = new Map(list.map(([file, name], i) => [`${file} ${name}`, i]));
+  return [
+    fromCore(core, (path) => ({ path, namespace: "core", sideEffects: false })),
+    {
+      name: "borrowing",
+      setup(plugin) {
+        plugin.onLoad({ filter: /.*/, namespace: "core" }, ({ path }) => {
+          const file = relative(root, path);
+          const names = list.filter(([one]) => one === file).map(([, name]) => name);
+          const constants = names.map(
+            (name) => `export const ${name}=/*@__PURE__*/${FREE}[${numbers.get(`${file} ${name}`)}];`,
+          );
+          return { contents: constants.join(""), loader: "js" };
+        });
+      },
+    },
+  ];
+}
+
+/**
+ * How to build the core and the parts: plugins for the first, and a function that returns a part as the text of a
+ * function `shared => ({style, views})`.
+ */
+export async function planned(root, options) {
+  const names = await partNames(root);
+  const core = await coreModules(root, options);
+  const list = await lent(root, core, names, options);
+  return {
+    names,
+    plugin: lending(root, list),
+    async part(name, mangleCache) {
+      const { outputFiles } = await build({
+        ...options,
+        define: {},
+        inject: [],
+        entryPoints: [entry(root, name)],
+        format: "esm",
+        mangleCache,
+        plugins: [...borrowing(root, core, list), ...options.plugins],
+        write: false,
+      });
+      const text = outputFiles[0].text.trim();
+      const returned = /export\{(\w+) as style,(\w+) as views\};$/;
+      if (!returned.test(text)) throw new Error(`src/parts/${name}.ts exports more, or less, than style and views`);
+      return `${FREE}=>{${text.replace(returned, "return{style:$1,views:$2}")}}\n`;
+    },
+  };
+}

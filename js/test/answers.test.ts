@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Answers, createAnswers } from "../src/answers.ts";
+import type { ViewContext } from "../src/context.ts";
+import type { Question, QuestionReply } from "../src/wire.ts";
+
+interface Twin {
+  sent: Question[];
+  changes: number;
+  answers: Answers;
+  end: AbortController;
+  reply(reply: QuestionReply): void;
+}
+
+function twin(): Twin {
+  let hear: (reply: QuestionReply, buffers: DataView[]) => void = () => undefined;
+  const end = new AbortController();
+  const it: Twin = { sent: [], changes: 0, end, answers: undefined as never, reply: (reply) => hear(reply, []) };
+  const model = {
+    send: (question: Question) => it.sent.push(question),
+    on: (_: string, cb: typeof hear) => {
+      hear = cb;
+    },
+    off: () => undefined,
+  };
+  it.answers = createAnswers({ model } as unknown as ViewContext, end.signal, () => {
+    it.changes += 1;
+  });
+  return it;
+}
+
+const idOf = (question: Question | undefined): number => question?.id ?? -1;
+
+test("a question is sent once and its answer kept", () => {
+  const it = twin();
+  assert.equal(it.answers.get("square", { of: 3 }), undefined);
+  assert.equal(it.answers.get("square", { of: 3 }), undefined);
+  assert.equal(it.sent.length, 1);
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 9 } });
+  assert.equal(it.changes, 1);
+  assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
+  assert.equal(it.sent.length, 1);
+  it.end.abort();
+});
+
+test("of many questions about one topic the last one follows, those between are never sent", () => {
+  const it = twin();
+  for (const of of [1, 2, 3, 4]) it.answers.get("square", { of });
+  assert.equal(it.sent.length, 1);
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 1 } });
+  assert.deepEqual(
+    it.sent.map((question) => question.kind === "ask" && question.args.of),
+    [1, 4],
+  );
+  it.end.abort();
+});
+
+test("coming back to what is on the way drops the wish between", () => {
+  const it = twin();
+  it.answers.get("square", { of: 1 });
+  it.answers.get("square", { of: 2 });
+  it.answers.get("square", { of: 1 });
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 1 } });
+  assert.equal(it.sent.length, 1);
+  it.end.abort();
+});
+
+test("a failure is said and not asked again until retried", () => {
+  const it = twin();
+  it.answers.get("square", { of: 3 });
+  it.reply({ kind: "error", id: idOf(it.sent[0]), message: "no squares today" });
+  assert.equal(it.answers.get("square", { of: 3 }), undefined);
+  assert.equal(it.answers.failure("square", { of: 3 }), "no squares today");
+  assert.equal(it.sent.length, 1);
+  it.answers.retry("square");
+  it.answers.get("square", { of: 3 });
+  assert.equal(it.sent.length, 2);
+  it.end.abort();
+});
+
+test("late, foreign and repeated replies do no harm", () => {
+  const it = twin();
+  it.answers.get("square", { of: 3 });
+  const id = idOf(it.sent[0]);
+  it.reply({ kind: "answer", id: id + 1, meta: { is: 1 } });
+  it.reply({ kind: "answer", id, meta: { is: 9 } });
+  it.reply({ kind: "answer", id, meta: { is: 8 } });
+  assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
+  it.end.abort();
+});
