@@ -10,7 +10,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import check_partition, regroup
-from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
@@ -73,7 +73,8 @@ class FeatureActivations(Explanation):
         if unit not in axis.units:
             message = f"unit {unit!r} is not on the axis, which has {listed(axis.units)}."
             raise ValueError(message)
-        ends, features, activations, shape = _compressed(values)
+        dtype = common.get("dtype") or "float32"
+        ends, features, activations, shape = _compressed(values, dtype)
         if shape[0] != len(axis.units[unit]):
             message = (
                 f"values has {shape[0]} rows; the axis has {len(axis.units[unit])} elements, one for each "
@@ -81,7 +82,7 @@ class FeatureActivations(Explanation):
             )
             raise ValueError(message)
         require_finite(activations, "values")
-        missed = None if error is None else np.array(as_float32(error))
+        missed = None if error is None else np.array(as_floats(error, dtype))
         if missed is not None and missed.shape != shape[:1]:
             message = f"error has shape {missed.shape}; one number is taken for each of {shape[0]} tokens."
             raise ValueError(message)
@@ -293,10 +294,12 @@ class FeatureActivations(Explanation):
         return self._shown()._png()  # noqa: SLF001 - of one's own kind
 
 
-def _compressed(values: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
+def _compressed(
+    values: Any, dtype: str
+) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
     """Return where rows end, the columns and the values of what is not zero, and the shape."""
     if not hasattr(values, "tocsr"):
-        array = as_float32(values)
+        array = as_floats(values, dtype)
         if array.ndim != 2:  # noqa: PLR2004 - token and feature
             message = f"values has shape {array.shape}; taken is [token, feature]."
             raise ValueError(message)
@@ -308,7 +311,7 @@ def _compressed(values: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Arra
     matrix.eliminate_zeros()
     matrix.sort_indices()
     ends, columns = matrix.indptr[1:].astype(np.int64), matrix.indices.astype(np.int32)
-    return ends, columns, as_float32(matrix.data), (int(matrix.shape[0]), int(matrix.shape[1]))
+    return ends, columns, as_floats(matrix.data, dtype), (int(matrix.shape[0]), int(matrix.shape[1]))
 
 
 def _sparse(ends: Any, features: Any, activations: Any, shape: Any) -> Any:

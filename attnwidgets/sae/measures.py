@@ -30,13 +30,14 @@ class Measures:
 
     def add(self, h: Tensor, a: Tensor, reconstruction: Tensor) -> None:
         """Take in states [token, d_in], their activations [token, d_sae] and reconstructions."""
-        h = h.double()
+        h = h.cpu().double()  # not every accelerator has doubles
+        fires = a != 0
         self.tokens += len(h)
-        self._active += int((a != 0).sum())
-        self._missed += float((h - reconstruction.double()).square().sum())
-        self._sum += h.sum(dim=0).cpu()
+        self._active += int(fires.sum())
+        self._missed += float((h - reconstruction.cpu().double()).square().sum())
+        self._sum += h.sum(dim=0)
         self._squares += float(h.square().sum())
-        self.fired |= (a != 0).any(dim=0).cpu()
+        self.fired |= fires.any(dim=0).cpu()
 
     @property
     def l0(self) -> float:

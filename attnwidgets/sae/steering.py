@@ -255,7 +255,7 @@ def _maxima(sae: SAE, features: tuple[int, ...], maximum: Any) -> Tensor:
         if len(known) != sae.d_sae:
             raise ValueError(f"maximum is of {len(known)} features, and the SAE has {sae.d_sae}.")
         values = known if isinstance(known, torch.Tensor) else torch.tensor(known)
-        found = values[list(features)].double().cpu()
+        found = values[list(features)].cpu().double()
         if not bool(torch.isfinite(found).all()):
             raise ValueError("maximum: the statistics are not of all of these features; count them as well.")
         return found

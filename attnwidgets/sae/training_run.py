@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WARM, _FALL = 0.1, 0.2  # shares of the steps
 _CLIP = 1.0
 _FIRST_NORM = 0.1  # of directions, in the lecture's loss
-_MEASURED = 2048  # tokens that are measured on while training goes on
+_MEASURED = 1024  # tokens that are measured on while training goes on
 _MEASUREMENTS = 20
 _SILENT = 25_600  # tokens without firing, after which a topk feature is asked to explain what is missed
 STATE = "training.safetensors"
@@ -116,7 +116,8 @@ class Run:
             directions.to(self.device),
             (states.mean * self.scale).float().to(self.device),
         )
-        self.optimizer = torch.optim.Adam(self.weights.all, lr=plan.lr, betas=(0.9, 0.999), fused=True)
+        fused = self.device.type in ("cpu", "cuda")
+        self.optimizer = torch.optim.Adam(self.weights.all, lr=plan.lr, betas=(0.9, 0.999), fused=fused)
         self.silent = torch.zeros(plan.d_sae, dtype=torch.int64, device=self.device)
         self.maxima = torch.zeros(plan.d_sae, device=self.device)
         self.history.options = vars(plan) | {
@@ -182,7 +183,7 @@ class Run:
             grad.sub_((grad * decoder).sum(-1, keepdim=True) * decoder)
 
     def _measured(self, loss: Loss, live: Live) -> None:
-        found = measure(self.plain(), self.states.held_out[:_MEASURED].to(self.device))
+        found = measure(self.plain(), self.states.held_out[:_MEASURED].to(self.device) * self.scale)
         row = {"step": self.step, "loss": loss.total, "mse": loss.mse, "penalty": loss.penalty}
         self.history.rows.append(row | _measures(found, self.plan.d_sae))
         live.show(self.history)
