@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from attnwidgets.explanations.arrays import Array, as_float32, read_only
+from attnwidgets.explanations.arrays import Array, as_floats, read_only
 from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.export.labels import printable
@@ -106,7 +106,7 @@ class Agreement(Explanation):
     @property
     def values(self) -> Array:
         """[item, item] in float32 (read-only); `.matrix` has float64."""
-        return read_only(as_float32(self._exact))
+        return read_only(as_floats(self._exact, "float32"))
 
     @property
     def matrix(self) -> NDArray[np.float64]:

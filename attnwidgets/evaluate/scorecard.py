@@ -10,7 +10,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.bootstrap import bootstrap
-from attnwidgets.explanations.arrays import Array, as_float32, read_only
+from attnwidgets.explanations.arrays import Array, as_floats, read_only
 from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
 from attnwidgets.explanations.selecting import listed
 
@@ -167,7 +167,7 @@ class Scorecard(Explanation):
     @property
     def values(self) -> Array:
         """The means [metric, method, x] in float32 (read-only); `.mean` has them in float64."""
-        return read_only(as_float32(self.mean))
+        return read_only(as_floats(self.mean, "float32"))
 
     @property
     def count(self) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Anyone's array as float32 numpy, without importing torch."""
+"""Anyone's array as numpy of float32 or float64, without importing torch."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
+Array = NDArray[np.floating]
+"""float32, or float64 where the numbers were computed or given in it."""
 
 
-def as_float32(array: Any) -> Array:
-    """Return a float32 numpy array of a numpy array, a nested sequence or a torch tensor on any device.
+def as_floats(array: Any, dtype: str | None = None) -> Array:
+    """Return numpy floats of a numpy array, a nested sequence or a torch tensor on any device.
 
-    A float32 array or CPU tensor is not copied.
+    Args:
+        array: What is read; an array or CPU tensor that has the dtype already is not copied.
+        dtype: "float32" or "float64"; by default float64 where the numbers come in it (as Python's own
+            floats do), else float32.
     """
-    if hasattr(array, "detach"):  # a torch tensor; .float() because numpy has no bfloat16
-        array = array.detach().cpu().float().numpy()
-    converted: Array = np.asarray(array, dtype=np.float32)
+    if hasattr(array, "detach"):  # a torch tensor
+        array = array.detach().cpu()
+        double = array.dtype.itemsize == np.dtype(np.float64).itemsize
+        array = (array if double else array.float()).numpy()  # numpy has no bfloat16
+    found = np.asarray(array)
+    if dtype is None:
+        dtype = "float64" if found.dtype == np.float64 else "float32"
+    converted: Array = np.asarray(found, dtype=dtype)
     return converted
 
 

@@ -74,8 +74,10 @@ class Asked:
 def _loss(target: Target, outputs: Any) -> Tensor:
     if target.index is None:
         return -target.score(outputs)
+    from attnwidgets.tracing.precision import widened
+
     logits: Tensor = outputs.logits if target.position is None else outputs.logits[:, target.position]
-    return -logits.float().log_softmax(-1)[:, target.index]
+    return -widened(logits).log_softmax(-1)[:, target.index]
 
 
 def asked(trace: Any, target: Any, foil: Any, method: str) -> Asked:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import check_partition, regroup, sum_groups
-from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import (
     Explanation,
@@ -72,7 +72,7 @@ class Attributions(Explanation):
         method: str = "given",
         **common: Any,
     ) -> None:
-        array = np.array(as_float32(values))
+        array = np.array(as_floats(values, common.get("dtype")))
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
             message = (
@@ -95,7 +95,7 @@ class Attributions(Explanation):
                 f"target {target!r} does not fit values of shape {array.shape}: one label for each target."
             )
             raise ValueError(message)
-        self._set_common(unit=unit, method=method, **common)
+        self._set_common(unit=unit, method=method, **(common | {"dtype": array.dtype.name}))
         self._set(
             axis=axis,
             target=targets,
@@ -117,7 +117,7 @@ class Attributions(Explanation):
 
     @property
     def values(self) -> Array:
-        """[target?, source] (float32, read-only)."""
+        """[target?, source] (read-only)."""
         return self._values
 
     @property

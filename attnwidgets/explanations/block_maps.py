@@ -130,9 +130,3 @@ def shares(values: Tensor) -> Tensor:
 def in_unit(values: Tensor, grid: Grid) -> np.ndarray[Any, Any]:
     """Return rows of tokens [head?, token, column] averaged over the tokens of a unit."""
     return grid.rows(values.detach().to("cpu").numpy())
-
-
-def as_numpy(values: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return a tensor as float32 numpy."""
-    found: np.ndarray[Any, np.dtype[np.float32]] = values.detach().to("cpu").float().numpy()
-    return found

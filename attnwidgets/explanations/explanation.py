@@ -69,6 +69,7 @@ class Explanation(ABC):
     trace_id: str
     warning: str
     predictions: Predictions
+    dtype: str
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -85,8 +86,12 @@ class Explanation(ABC):
         trace_id: str = "",
         warning: str = "",
         predictions: Predictions | None = None,
+        dtype: str | None = None,
     ) -> None:
         """Fill in what all explanations share."""
+        if dtype not in (None, "float32", "float64"):
+            message = f"dtype {dtype!r} is not taken; 'float32' or 'float64'."
+            raise ValueError(message)
         history = {"method": method, "options": {}, "steps": []} | plain(provenance or {})
         self._set(
             method=method,
@@ -96,6 +101,7 @@ class Explanation(ABC):
             trace_id=trace_id or f"numbers-{uuid.uuid4().hex[:12]}",  # nobody's trace: linked to nothing else
             warning=warning,
             predictions=predictions or Predictions("", ()),
+            dtype=dtype or "float32",
         )
 
     def _common(self, step: str = "") -> dict[str, Any]:
@@ -111,6 +117,7 @@ class Explanation(ABC):
             "trace_id": self.trace_id,
             "warning": self.warning,
             "predictions": self.predictions,
+            "dtype": self.dtype,
         }
 
     def _describe_common(self) -> dict[str, Any]:
@@ -156,7 +163,7 @@ class Explanation(ABC):
     @property
     @abstractmethod
     def values(self) -> Array:
-        """The numbers (float32, read-only)."""
+        """The numbers (read-only), float32 or float64: see `dtype`."""
 
     @abstractmethod
     def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:

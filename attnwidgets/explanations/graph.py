@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.aggregation import mean_groups, regroup, token_counts
-from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.mixing_map import Index, MixingMap
 from attnwidgets.explanations.routes import Routes, Sums, find_routes
 from attnwidgets.explanations.selecting import position
@@ -62,7 +62,7 @@ class ContributionGraph(MixingMap):
             raise ValueError(message)
         found = {}
         for name, given in zip(_SIDES, (residual, mlp, mlp_residual), strict=True):
-            found[name] = np.array(as_float32(given))
+            found[name] = np.array(as_floats(given, self.dtype))
             if found[name].shape != (n_layers, n_queries):
                 message = (
                     f"{name} has shape {found[name].shape}; one number is taken for every layer and query, "
@@ -90,7 +90,9 @@ class ContributionGraph(MixingMap):
 
         def attention(number: int) -> Any:
             found = layer_fn(number)
-            others[number] = read_only(np.stack([as_float32(getattr(found, name)) for name in _SIDES]))
+            others[number] = read_only(
+                np.stack([as_floats(getattr(found, name), self.dtype) for name in _SIDES])
+            )
             order["parallel"] = bool(found.parallel)
             return found.attention
 
@@ -102,24 +104,24 @@ class ContributionGraph(MixingMap):
         return read_only(np.stack([self.others(number)[_SIDES.index(name)] for number in self.layers]))
 
     def others(self, layer: int) -> Array:
-        """Return the residual, the feed-forward layer and its residual of one layer [3, query] (float32)."""
+        """Return the residual, the feed-forward layer and its residual of one layer [3, query]."""
         number = self.layers[position(layer, self.layers, "layer")]
         self.layer(number)
         return self._others[number]
 
     @property
     def residual(self) -> Array:
-        """Shares of the residual connection in the states after attention [layer, query] (float32)."""
+        """Shares of the residual connection in the states after attention [layer, query]."""
         return self._side("residual")
 
     @property
     def mlp(self) -> Array:
-        """Shares of the feed-forward layers in their blocks' outputs [layer, query] (float32)."""
+        """Shares of the feed-forward layers in their blocks' outputs [layer, query]."""
         return self._side("mlp")
 
     @property
     def mlp_residual(self) -> Array:
-        """Shares of what the feed-forward layers are added to [layer, query] (float32)."""
+        """Shares of what the feed-forward layers are added to [layer, query]."""
         return self._side("mlp_residual")
 
     @property

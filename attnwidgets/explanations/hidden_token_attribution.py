@@ -228,10 +228,9 @@ def _push(blocks: RecordedBlocks, layer: int, tangents: Tensor) -> Tensor:
 
 
 def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
-    from attnwidgets.tracing.rerun import HALF
+    from attnwidgets.tracing.precision import widened
 
-    hidden = blocks.layers[layer].hidden
-    return hidden.float() if hidden.dtype in HALF else hidden
+    return widened(blocks.layers[layer].hidden)
 
 
 def _require_chain(blocks: RecordedBlocks, last: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.arrays import Array, as_float32
+from attnwidgets.explanations.arrays import Array, as_floats
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
 
@@ -71,8 +71,8 @@ def _hint(shape: tuple[int, ...], taken: dict[int, tuple[int, ...]]) -> str:
 def _numbers(returned: Any, name: str) -> Array:
     try:
         if isinstance(returned, (list, tuple)) and any(hasattr(part, "detach") for part in returned):
-            return np.stack([as_float32(part) for part in returned])
-        return as_float32(returned)
+            return np.stack([as_floats(part) for part in returned])
+        return as_floats(returned)
     except (TypeError, ValueError) as error:
         message = (
             f"{name} returned a {type(returned).__name__} that is no array of numbers ({error}); taken are "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.arrays import Array, as_float32, read_only, require_finite
+from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.reductions import reduce_first
 from attnwidgets.explanations.selecting import listed, position, spoken_range
@@ -172,7 +172,7 @@ class Layered(Explanation):
         return tuple(number for number in self.layers if number in held)
 
     def layer(self, layer: int) -> Array:
-        """Return one layer [head?, query, key] (float32, read-only), computed on first use. Safe in threads.
+        """Return one layer [head?, query, key] (read-only), computed on first use. Safe in threads.
 
         Raises:
             IndexError: Where this map has no such layer; negative numbers count from the last one.
@@ -183,7 +183,7 @@ class Layered(Explanation):
             with self._lock:
                 found = self._cache.get(number)
                 if found is None:
-                    found = self._checked(number, as_float32(self._compute(number)))
+                    found = self._checked(number, as_floats(self._compute(number), self.dtype))
                     if self._keep:
                         self._cache[number] = found
                     self._done.add(number)
@@ -204,7 +204,7 @@ class Layered(Explanation):
 
     @property
     def values(self) -> Array:
-        """All layers [layer, head?, query, key] (float32, read-only); what is lazy is computed.
+        """All layers [layer, head?, query, key] (read-only); what is lazy is computed.
 
         Raises:
             ValueError: Where layers have different numbers of heads; take them by `.layer(number)`.
@@ -224,7 +224,7 @@ class Layered(Explanation):
     def matrix(
         self, layer: int | None = None, head: int | Literal["mean", "max", "sum"] | None = None
     ) -> Array:
-        """Return one matrix [query, key] (float32).
+        """Return one matrix [query, key].
 
         Args:
             layer: Original layer number; may be left out where there is one layer.
@@ -250,7 +250,7 @@ class Layered(Explanation):
             message = f"head is needed: this map has heads {heads}; a number, 'mean', 'max' or 'sum'."
             raise ValueError(message)
         if isinstance(head, str):
-            return as_float32(reduce_first(found, head))
+            return as_floats(reduce_first(found, head), self.dtype)
         place = 0 if head is None else position(head, self.heads[: len(found)], "head")
         matrix: Array = found[place]
         return matrix

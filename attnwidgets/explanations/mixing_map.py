@@ -17,7 +17,7 @@ from attnwidgets.explanations.aggregation import (
     regroup,
     token_counts,
 )
-from attnwidgets.explanations.arrays import Array, as_float32, require_finite
+from attnwidgets.explanations.arrays import Array, as_floats, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import pandas, restore_common
 from attnwidgets.explanations.layered import Layered
@@ -71,7 +71,7 @@ class MixingMap(Layered):
         method: str = "given",
         **common: Any,
     ) -> None:
-        array = as_float32(values)
+        array = as_floats(values, common.get("dtype"))
         array = np.array(array[None] if array.ndim == len(("query", "key")) else array)
         if array.ndim not in (3, 4):
             message = (
@@ -102,7 +102,7 @@ class MixingMap(Layered):
             keep=True,
             unit=unit,
             method=method,
-            **common,
+            **(common | {"dtype": array.dtype.name}),
         )
         for number in numbers:
             self.layer(number)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets.explanations.arrays import as_floats
 from attnwidgets.explanations.attention_norm import TITLES, VARIANTS, Variant
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.block_maps import (
     NO_NORM_AFTER,
-    as_numpy,
     described_stream,
     own_stream,
     require_choice,
@@ -87,7 +87,7 @@ def mixing_ratio(
             own = parts.kept()
             others = (parts.total() - own).norm(dim=-1)
             whole = others + own.norm(dim=-1)
-            rows.append(as_numpy(others / whole.masked_fill(whole == 0, 1.0)))
+            rows.append(as_floats(others / whole.masked_fill(whole == 0, 1.0)))
     query = trace.axes(stream)[0]
     common = carried(trace, stream, "mixing_ratio", paper=PAPER, options={"variant": variant})
     common["provenance"]["title"] = f"mixing ratio ({TITLES[variant]})"

@@ -117,7 +117,7 @@ def rollout(
     own_reduction = callable(head_reduce) and source.heads is not None
     convex = residual != "add" and (source.heads is None or head_reduce == "mean")
     return MixingMap.lazy(
-        _Cumulative(step, layers, order),
+        _Cumulative(step, layers, order, source.dtype),
         layers=layers,
         # Products of lower triangular matrices are lower triangular, in either order.
         causal=None if own_reduction else source.known("causal"),
@@ -145,11 +145,12 @@ def _departures(options: Mapping[str, Any], *, first_layer: int) -> list[str]:
 
 
 class _Cumulative:
-    """Products of the layers so far. Keeps float32 results of every layer passed and one float64 frontier."""
+    """Products of the layers so far. Keeps the result of every layer passed, and the last one in float64."""
 
-    def __init__(self, step: Any, layers: tuple[int, ...], order: str) -> None:
+    def __init__(self, step: Any, layers: tuple[int, ...], order: str, dtype: str) -> None:
         self._step = step
         self._layers = layers
+        self._dtype = np.dtype(dtype)
         self._output_first = order == "output_first"
         self._done: dict[int, Array] = {}
         self._frontier: NDArray[np.float64] | None = None
@@ -164,20 +165,21 @@ class _Cumulative:
                     before = self._frontier
                     matrix = product(matrix, before) if self._output_first else product(before, matrix)
                 self._frontier = matrix
-                self._done[number] = _single(matrix, number)
+                self._done[number] = _kept(matrix, number, self._dtype)
             return self._done[layer]
 
 
-def _single(matrix: NDArray[np.float64], number: int) -> Array:
-    """Return a product in float32, if it has a place there."""
+def _kept(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.floating]) -> Array:
+    """Return a product in `dtype`, if it has a place there."""
     largest = float(np.abs(matrix).max(initial=0.0))
-    if not largest <= float(np.finfo(np.float32).max):
+    if not largest <= float(np.finfo(dtype).max):
         message = (
-            f"the product of the layers up to {number} reaches {largest:.2g}, beyond float32; "
+            f"the product of the layers up to {number} reaches {largest:.2g}, beyond {dtype}; "
             "normalise rows before the product, or start at a later layer."
         )
         raise ValueError(message)
-    return matrix.astype(np.float32)
+    kept: Array = matrix.astype(dtype)
+    return kept
 
 
 def _with_residual(

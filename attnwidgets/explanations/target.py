@@ -222,7 +222,9 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
     def score(outputs: Any) -> Tensor:
         import torch
 
-        log_p = torch.log_softmax(outputs.logits[:, start - 1 : stop - 1].float(), dim=-1)
+        from attnwidgets.tracing.precision import widened
+
+        log_p = torch.log_softmax(widened(outputs.logits[:, start - 1 : stop - 1]), dim=-1)
         index = torch.tensor(chosen, device=log_p.device).expand(len(log_p), -1).unsqueeze(-1)
         return log_p.gather(-1, index).squeeze(-1).sum(-1)
 

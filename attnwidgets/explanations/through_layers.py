@@ -119,6 +119,7 @@ def carried_on(
         "stream": source.stream,
         "trace_id": source.trace_id,
         "warning": "; ".join(filter(None, (source.warning, decoder_alone(source.stream)))),
+        "dtype": source.dtype,
         "predictions": source.predictions,
         "provenance": {
             **{name: source.provenance[name] for name in _KEPT if name in source.provenance},

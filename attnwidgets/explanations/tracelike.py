@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.explanation import Predictions
@@ -33,6 +33,11 @@ class TraceLike(Protocol):
     @property
     def warning(self) -> str:
         """What a reader must know, or ""."""
+        ...
+
+    @property
+    def dtype(self) -> Literal["float32", "float64"]:
+        """What numbers of this trace are kept in."""
         ...
 
     @property
@@ -67,7 +72,7 @@ class TraceLike(Protocol):
         ...
 
     def attention_layer(self, layer: int, stream: str) -> Any:
-        """Return float32 attention [head, query, key]; never runs the model."""
+        """Return attention [head, query, key] in `dtype`; never runs the model."""
         ...
 
     def is_causal(self, stream: str) -> bool:
@@ -118,6 +123,7 @@ def carried(
         "stream": stream,
         "trace_id": trace.id,
         "warning": trace.warning,
+        "dtype": trace.dtype,
         "predictions": Predictions.of(title, trace.predictions()) if title else None,
         "provenance": {
             "method": method,

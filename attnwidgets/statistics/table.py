@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.arrays import Array, as_float32, read_only
+from attnwidgets.explanations.arrays import Array, as_floats, read_only
 from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
 from attnwidgets.explanations.selecting import listed, pick, position
 from attnwidgets.statistics.statistic import Statistic, statistics
@@ -112,7 +112,7 @@ class HeadStatistics(Explanation):
     @property
     def values(self) -> Array:
         """[statistic, layer, head] in float32 (read-only); `stats[name]` has float64."""
-        return read_only(as_float32(self._exact))
+        return read_only(as_floats(self._exact, "float32"))
 
     def __getitem__(self, name: str) -> Float:
         found: Float = self._exact[self._place(name)]

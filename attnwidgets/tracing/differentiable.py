@@ -19,8 +19,8 @@ from attnwidgets.tracing.borrow import borrowed, implementation
 from attnwidgets.tracing.frozen import differentiable_model, frozen
 from attnwidgets.tracing.memory import room_for_graph
 from attnwidgets.tracing.places import block_names, recorded, word_embeddings
+from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recorder import forward_parameters, recording
-from attnwidgets.tracing.rerun import HALF
 from attnwidgets.tracing.taps import AttentionTaps, BlockTaps, EmbeddingTap
 from attnwidgets.tracing.trace import RecordedLayer
 
@@ -157,8 +157,8 @@ class Runner:
     def _input(self, value: Any, batch: int) -> Any:
         if not isinstance(value, Tensor):
             return value
-        if self.wide and value.dtype in HALF:
-            value = value.float()
+        if self.wide:
+            value = widened(value)
         # A trace made under inference mode holds tensors that no graph may keep.
         value = value.clone() if value.is_inference() else value
         return (

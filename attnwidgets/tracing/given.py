@@ -14,6 +14,7 @@ from torch import Tensor
 from attnwidgets._errors import refuse_unknown
 from attnwidgets.tracing.axes import Text, numbered
 from attnwidgets.tracing.display import display, pieces_of, reassemble, scheme_of
+from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
 from attnwidgets.tracing.units import TokenAxis, Unit
 from attnwidgets.tracing.words import unit_from_ids
@@ -145,15 +146,16 @@ class _Read:
 
 
 def _tensor(value: Any, where: str) -> Tensor:
-    """Return anything array-like as a float32 tensor."""
+    """Return anything array-like as a tensor: float64 where it is given in it, else float32."""
     if value is None:
         raise ValueError(f"{where} is None. {_SDPA}")
     if isinstance(value, Tensor):
-        return value.detach().to("cpu", torch.float32)
+        return value.detach().to("cpu", kept_dtype(value.dtype))
     try:
         # A copy, so that what is shown does not change with the user's array.
+        found = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
         return torch.from_numpy(
-            np.array(value.numpy() if hasattr(value, "numpy") else value, dtype=np.float32)
+            np.array(found, dtype=found.dtype if found.dtype == np.float64 else np.float32)
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where} is no array of numbers ({error}); taken are {SHAPES}") from error

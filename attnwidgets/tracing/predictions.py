@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.display import visible
+from attnwidgets.tracing.precision import widened
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,7 @@ def predict(
         multiple = getattr(config, "problem_type", None) == "multi_label_classification"
         if len(logits) == 1:
             return "", ()
-        values = logits.float().sigmoid() if multiple else logits.float().softmax(-1)
+        values = widened(logits).sigmoid() if multiple else widened(logits).softmax(-1)
         names = getattr(config, "id2label", None) or {}
         best = torch.topk(values, min(MOST, len(values)))
         return "class", tuple(
@@ -69,7 +70,7 @@ def predict(
 
 
 def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:
-    best = torch.topk(logits.float().softmax(-1), min(MOST, len(logits)))
+    best = torch.topk(widened(logits).softmax(-1), min(MOST, len(logits)))
     return tuple(
         Prediction(spelled(tokenizer, i), p, i)
         for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)

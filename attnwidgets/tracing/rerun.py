@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, unwrap
+from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recorder import forward_parameters, recording
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 from attnwidgets.tracing.watching import HIDDEN_DIMS, is_cache, is_hidden, watching
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-HALF = (torch.float16, torch.bfloat16)
 
 # One pass serves every method. What it recorded holds no reference to its trace, and goes when that goes.
 _captured: weakref.WeakKeyDictionary[Trace, dict[str, RecordedBlocks]] = weakref.WeakKeyDictionary()
@@ -330,8 +330,8 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
     if isinstance(value, Tensor):
         if swap is not None and value is swap[0]:
             return swap[1]
-        if widen and value.dtype in HALF:
-            value = value.float()
+        if widen:
+            value = widened(value)
         if value.dim() > 1 and value.shape[0] == 1 and n > 1:
             value = value.expand(n, *value.shape[1:])
             return value.contiguous() if is_hidden(value) else value

@@ -8,12 +8,13 @@ import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets.tracing.attention_function import UnsupportedModelError, attention_weights
+from attnwidgets.tracing.precision import kept_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,8 +53,12 @@ class Layer(Protocol):
     def shape(self) -> tuple[int, int, int]:
         """Heads, queries, keys."""
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the weights are kept in: float64 where they were computed in it, else float32."""
+
     def weights(self) -> Tensor:
-        """Return float32 [head, query, key] on the CPU."""
+        """Return [head, query, key] on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,11 @@ class RecordedLayer:
         """Heads, queries, keys."""
         return (self.call.query.shape[1], self.queries, self.keys)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the weights are kept in: float64 where they were computed in it, else float32."""
+        return kept_dtype(self.call.query.dtype)
+
     def _part(self, added: Any) -> Any:
         """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
         if not isinstance(added, torch.Tensor) or added.dim() != MAPS:
@@ -90,7 +100,7 @@ class RecordedLayer:
         return query[:, : self.queries], key[:, : self.keys]
 
     def weights(self) -> Tensor:
-        """Return float32 [head, query, key] on the CPU, computed on the device of the model."""
+        """Return [head, query, key] on the CPU, computed on the device of the model."""
         if self.call.weights is not None:
             kept = self.call.weights[self.sample, :, : self.queries, : self.keys]
         else:
@@ -98,7 +108,7 @@ class RecordedLayer:
             settings = {name: self._part(value) for name, value in self.call.settings.items()}
             with torch.no_grad():
                 kept = attention_weights(query, key, **settings)[0]
-        return kept.to("cpu", torch.float32)
+        return kept.to("cpu", self.dtype)
 
 
 @dataclass(frozen=True)
@@ -113,9 +123,14 @@ class GivenLayer:
         heads, queries, keys = self.given.shape
         return heads, queries, keys
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the weights are kept in: float64 where they were given in it, else float32."""
+        return kept_dtype(self.given.dtype)
+
     def weights(self) -> Tensor:
-        """Return float32 [head, query, key] on the CPU."""
-        return self.given.detach().to("cpu", torch.float32)
+        """Return [head, query, key] on the CPU."""
+        return self.given.detach().to("cpu", self.dtype)
 
 
 @dataclass(frozen=True)
@@ -223,6 +238,12 @@ class Trace:
         found = self._stream(stream)
         return found.query, found.key
 
+    @property
+    def dtype(self) -> Literal["float32", "float64"]:
+        """What attention and all that is computed from it is kept in: float64 stays, the rest is float32."""
+        found = self._stream(None).layers[0].dtype
+        return "float64" if found == torch.float64 else "float32"
+
     def n_layers(self, stream: str | None = None) -> int:
         """Return the number of layers of a stream."""
         return len(self._stream(stream).layers)
@@ -242,7 +263,7 @@ class Trace:
         return layer % count
 
     def attention_layer(self, layer: int, stream: str | None = None) -> Tensor:
-        """Return one layer's attention, float32 [head, query, key] on the CPU; rows are queries.
+        """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
 
         Computed when first asked for, from recorded queries and keys, by the function that ran in the model;
         the model is not run. Kept while the byte budget allows, least recently used out first. Do not write

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.compat.circuitsvis.options import say_unused
-from attnwidgets.explanations.arrays import as_float32
+from attnwidgets.explanations.arrays import as_floats
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.tracing.given import axis_of_tokens
 from attnwidgets.views.head_grid import HeadGrid
@@ -106,7 +106,7 @@ def attention_patterns(tokens: Sequence[str], attention: Any) -> HeadGrid:
 
 
 def _map(attention: Any, tokens: Sequence[str], dimensions: int, shape: str, mask: bool | None) -> MixingMap:
-    values = as_float32(attention)
+    values = as_floats(attention)
     if values.ndim == dimensions + 1 and len(values) == 1:
         values = values[0]
     n = len(tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.compat.circuitsvis.options import say_unused
-from attnwidgets.explanations.arrays import as_float32
+from attnwidgets.explanations.arrays import as_floats
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.tracing.given import axis_of_tokens
 from attnwidgets.views.token_strip import TokenStrip
@@ -44,7 +44,7 @@ def colored_tokens(
         negative_color=negative_color,
         positive_color=positive_color,
     )
-    return TokenStrip(Attributions(as_float32(values), axis=axis_of_tokens(list(tokens)), method="values"))
+    return TokenStrip(Attributions(as_floats(values), axis=axis_of_tokens(list(tokens)), method="values"))
 
 
 def colored_tokens_multi(
@@ -60,7 +60,7 @@ def colored_tokens_multi(
     Raises:
         ValueError: Where values, tokens and labels do not fit, or a value is NaN.
     """
-    array = as_float32(values)
+    array = as_floats(values)
     if array.ndim != _SEVERAL or len(array) != len(tokens):
         raise ValueError(
             f"values has shape {array.shape}; [token, series] with {len(tokens)} tokens is taken."
