@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { luminance } from "../src/colour.ts";
+import { heatMap, luminance, mapTable } from "../src/colour.ts";
 import { printed } from "../src/numbers.ts";
 import { meanReceived, peak, rowOf, step, topOfScale } from "../src/views/reading.ts";
-import { COOL, gradient, INK, opacity, shade, WARM } from "../src/views/stripColour.ts";
+import { end, gradient, INK, opacity, shade } from "../src/views/stripColour.ts";
 import { isRightToLeft, parts, spoken } from "../src/views/tokens.ts";
 import type { Axis } from "../src/wire.ts";
 
@@ -36,10 +36,10 @@ test("text on the strip keeps a contrast of 4.5 on every shade, in both themes",
   };
   for (const theme of ["light", "dark"] as const) {
     for (const page of pages[theme]) {
-      for (const end of [WARM[theme], COOL[theme]]) {
+      for (const hue of [end(theme, 0), end(theme, 1), end(theme, -1)]) {
         for (let t = 0; t <= 1; t += 0.05) {
           const alpha = opacity(t);
-          const shown = page.map((p, i) => p * (1 - alpha) + (end[i] ?? 0) * alpha) as unknown as Rgb;
+          const shown = page.map((p, i) => p * (1 - alpha) + (hue[i] ?? 0) * alpha) as unknown as Rgb;
           assert.ok(contrast(INK[theme], shown) >= 4.5, `${theme} ${page} t=${t}: ${contrast(INK[theme], shown)}`);
         }
       }
@@ -48,15 +48,25 @@ test("text on the strip keeps a contrast of 4.5 on every shade, in both themes",
 });
 
 test("signed values take two hues, centred on nothing at zero", () => {
-  assert.equal(shade(0, "light"), "");
-  assert.equal(shade(Number.NaN, "light"), "");
+  assert.equal(shade(0, "light", true), "");
+  assert.equal(shade(Number.NaN, "light", true), "");
   const alpha = (css: string): string | undefined => css.match(/\/ ([\d.]+)\)/)?.[1];
-  assert.notEqual(shade(0.5, "light"), shade(-0.5, "light"));
-  assert.equal(alpha(shade(0.5, "light")), alpha(shade(-0.5, "light")));
-  assert.ok(shade(2, "dark").endsWith("/ 1.000)"), "values beyond the scale keep the full colour");
+  assert.notEqual(shade(0.5, "light", true), shade(-0.5, "light", true));
+  assert.equal(alpha(shade(0.5, "light", true)), alpha(shade(-0.5, "light", true)));
+  assert.ok(shade(2, "dark", true).endsWith("/ 1.000)"), "values beyond the scale keep the full colour");
   const stops = gradient("light", true);
-  assert.ok(stops.indexOf(COOL.light.join(" ")) < stops.indexOf("transparent"));
-  assert.ok(stops.indexOf("transparent") < stops.indexOf(WARM.light.join(" ")));
+  assert.ok(stops.indexOf(end("light", -1).join(" ")) < stops.indexOf("transparent"));
+  assert.ok(stops.indexOf("transparent") < stops.indexOf(end("light", 1).join(" ")));
+});
+
+test("a strip and a heatmap show a sign in the same colours, which a weight without sign does not take", () => {
+  for (const theme of ["light", "dark"] as const) {
+    const table = mapTable(heatMap(true, theme));
+    const colours = Array.from({ length: 256 }, (_, i) => [...table.subarray(3 * i, 3 * i + 3)].join(" "));
+    assert.ok(colours.slice(0, 100).includes(end(theme, -0.2).join(" ")), `${theme}: negative`);
+    assert.ok(colours.slice(156).includes(end(theme, 0.2).join(" ")), `${theme}: positive`);
+    assert.ok(!colours.includes(end(theme, 0).join(" ")), `${theme}: a weight`);
+  }
 });
 
 test("a row, and the mean over queries of what a key receives", () => {

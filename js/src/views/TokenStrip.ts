@@ -151,7 +151,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const most = Math.max(...rows.map(peak));
     const top = topOfScale([most], Number(sensitivity.value));
     keys.forEach((strip, row) => {
-      strip.underlay.paint((i) => (top > 0 ? shade((rows[row]?.[i] ?? 0) / top, theme) : ""));
+      strip.underlay.paint((i) => (top > 0 ? shade((rows[row]?.[i] ?? 0) / top, theme, signed) : ""));
     });
     ramp.style.background = gradient(theme, signed);
     put(low, signed ? `−${tickText(top)}` : "0");

@@ -1,18 +1,28 @@
 /**
- * Colours behind running text. The page's own background is the zero of the map and one hue grows over it, so
- * every shade lies between the background and a fixed end; the ends are chosen so that the theme's ink stays
- * readable on all of them (WCAG contrast >= 4.5, held by a test).
+ * Colours behind running text. The page's own background is the zero of the map and one hue grows over it; signed
+ * values have two, those of the heatmaps. Every shade lies between the background and a fixed end, chosen so that the
+ * theme's ink stays readable on all of them (WCAG contrast >= 4.5, held by a test).
  */
 
-import type { Rgb } from "../colour.ts";
+import { heatMap, mapTable, type Rgb } from "../colour.ts";
 import type { Theme } from "../context.ts";
 
 /** Text colour over the strip. Fixed per theme: recolouring never touches the text nodes. */
 export const INK: Record<Theme, Rgb> = { light: [27, 27, 27], dark: [242, 242, 242] };
 
-/** The ends of the map: warm for weight and for positive relevance, cool for negative relevance. */
-export const WARM: Record<Theme, Rgb> = { light: [240, 138, 36], dark: [150, 88, 12] };
-export const COOL: Record<Theme, Rgb> = { light: [92, 158, 226], dark: [32, 98, 178] };
+/** The end of the map for weights, which have no sign. */
+const WEIGHT: Record<Theme, Rgb> = { light: [240, 138, 36], dark: [150, 88, 12] };
+
+/** How far from its middle the diverging map is used: farther out the ink could not be read. */
+const REACH: Record<Theme, number> = { light: 0.3, dark: 0.25 };
+
+/** The colour of the largest value; signed values take the hues of the heatmaps, negative and positive. */
+export function end(theme: Theme, sign: number): Rgb {
+  if (!sign) return WEIGHT[theme];
+  const at = 3 * Math.round(255 * (0.5 + Math.sign(sign) * REACH[theme]));
+  const [r = 0, g = 0, b = 0] = mapTable(heatMap(true, theme)).subarray(at, at + 3);
+  return [r, g, b];
+}
 
 /** Share of the hue shown for a value of `t` in [-1, 1]; steeper near zero so that small weights can be seen. */
 export function opacity(t: number): number {
@@ -20,11 +30,11 @@ export function opacity(t: number): number {
 }
 
 /** CSS colour of value `t` in [-1, 1] (the value divided by the top of the scale); "" where nothing is drawn. */
-export function shade(t: number, theme: Theme): string {
+export function shade(t: number, theme: Theme, signed: boolean): string {
   if (!Number.isFinite(t) || t === 0) return "";
   const alpha = opacity(t);
   if (alpha < 0.004) return "";
-  const [r, g, b] = (t < 0 ? COOL : WARM)[theme];
+  const [r, g, b] = end(theme, signed ? t : 0);
   return `rgb(${r} ${g} ${b} / ${alpha.toFixed(3)})`;
 }
 
@@ -33,7 +43,7 @@ export function gradient(theme: Theme, signed: boolean): string {
   const stops: string[] = [];
   for (let i = 0; i <= 8; i += 1) {
     const t = signed ? i / 4 - 1 : i / 8;
-    stops.push(shade(t, theme) || "transparent");
+    stops.push(shade(t, theme, signed) || "transparent");
   }
   return `linear-gradient(90deg, ${stops.join(", ")})`;
 }
