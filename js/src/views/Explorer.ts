@@ -21,7 +21,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const body = h("div.explorer-body", slider, main, side);
   root.classList.add("aw-explorer");
-  root.role = "region";
+  root.role = "group";
   root.ariaLabel = "attention explorer";
   fill(root, ...heading.elements, body);
   const inner = ctx.child({ title: "" });

@@ -11,7 +11,7 @@ export const renderRelevanceMap = view((ctx, root) => {
   const heading = createHeading(ctx);
   const [map, strip, layers] = [h("div.panel"), h("div.panel"), h("div.panel")];
   root.classList.add("aw-relevance");
-  root.role = "region";
+  root.role = "group";
   fill(root, ...heading.elements, h("div.column", map, strip, layers));
   const inner = ctx.child({ title: "" });
   const update = (): void => {
