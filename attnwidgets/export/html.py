@@ -137,9 +137,10 @@ class _Archive:
 
 def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice) -> str:
     from attnwidgets import __version__
+    from attnwidgets.views.base import COMMON_PARTS
     from attnwidgets.views.runtime import bundle
 
-    parts = sorted({name for view in views for name in view.PARTS})
+    parts = sorted({name for view in views for name in (*view.PARTS, *COMMON_PARTS)})
     code = ",".join(bundle(f"{name}.js").strip() for name in parts)
     script = f"globalThis.awParts=[{code}];{bundle('standalone.js')}"
     script = re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)

@@ -18,16 +18,16 @@ from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
 from attnwidgets.views.menu import entries_of, outdated
 from attnwidgets.views.offer import RECORDED, askable, check_units, is_trace, offered
-from attnwidgets.views.questions import Questions
+from attnwidgets.views.questions import Questions, Topic
 from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
+from attnwidgets.views.values import to_csv
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from attnwidgets.views.questions import Topic
     from attnwidgets.views.sources import Source
 
 _Shared = TypeVar("_Shared", TileStore, Selection)
@@ -35,6 +35,10 @@ _Shared = TypeVar("_Shared", TileStore, Selection)
 # One store and one selection per trace, for as long as a view shows it.
 _STORES: WeakValueDictionary[str, TileStore] = WeakValueDictionary()
 _SELECTIONS: WeakValueDictionary[str, Selection] = WeakValueDictionary()
+
+
+COMMON_PARTS = ("tools",)
+"""Parts that every view needs."""
 
 
 def stub(view: str, parts: Sequence[str] = ()) -> str:
@@ -129,16 +133,20 @@ class View(anywidget.AnyWidget):
         self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
         traits = self._connect(fixed=not self._MANY_METHODS and main is shown)
         super().__init__(
-            _esm=stub(self._VIEW, self.PARTS),
-            runtime=Runtime.get(self.PARTS),
+            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
+            runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
             options=self._options,
             **traits,
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
-        self._questions = Questions(self._topics(), self._tell)
+        self._questions = Questions({"csv": Topic(self._csv), **self._topics()}, self._tell)
         self.on_msg(lambda _, content, __: self._questions.receive(content))
         CELLS.mark(self)
+
+    def _csv(self, **place: Any) -> tuple[str, list[bytes]]:
+        """Answer with the numbers looked at; see `views.values.to_csv`."""
+        return to_csv(self.store, **place), []
 
     def _topics(self) -> Mapping[str, Topic]:
         """Return what this view's browser side may ask; called once, at the end of `__init__`."""
@@ -283,7 +291,7 @@ class View(anywidget.AnyWidget):
         if self._own_layout:
             self.layout.open()
         with self.hold_trait_notifications():
-            self.runtime = Runtime.get(self.PARTS)
+            self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
             self.store, self.selection = traits["store"], traits["selection"]
             self.options = dict(self._options)
         self.open()

@@ -121,7 +121,7 @@ export async function planned(root, options) {
         write: false,
       });
       const text = outputFiles[0].text.trim();
-      const returned = /export\{(\w+) as style,(\w+) as views\};$/;
+      const returned = /export\{([\w$]+) as style,([\w$]+) as views\};$/;
       if (!returned.test(text)) throw new Error(`src/parts/${name}.ts exports more, or less, than style and views`);
       return `${FREE}=>{${text.replace(returned, "return{style:$1,views:$2}")}}\n`;
     },

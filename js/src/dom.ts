@@ -176,8 +176,12 @@ export function watchWidth(el: Element, cb: (width: number) => void, signal: Abo
 
 export type KeyHandlers = Record<string, () => void>;
 
-/** Keys of a focusable element, named "ArrowUp" or "Shift+ArrowUp". Handled keys do not scroll. */
-export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHandlers): void {
+/**
+ * Keys of a focusable element, named "ArrowUp" or "Shift+ArrowUp". Handled keys do not scroll. `words` say what they do
+ * in the list that "?" opens: "← →: head · Enter: pin".
+ */
+export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHandlers, words = ""): void {
+  if (words) el.dataset.awKeys = words;
   on(el, signal, {
     keydown: (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;

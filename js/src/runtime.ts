@@ -74,6 +74,9 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       const render = views[name];
       if (!render) throw new Error(`there is no view ${name}`);
       atEnd(mine, render(ctx, root));
+      const corner = h("div");
+      root.append(corner);
+      views.Tools?.(ctx, corner);
     };
     // `aw.link` gives a view that is on the page another selection, and a view shown again may have another store.
     for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw());

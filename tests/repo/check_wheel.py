@@ -25,7 +25,7 @@ import attnwidgets as aw
 
 assert "site-packages" in aw.__file__, f"imported from {aw.__file__}, not from the wheel"
 assert aw.__version__ == version("attnwidgets"), (aw.__version__, version("attnwidgets"))
-for name, least in {"attnwidgets": 10000, "standalone": 10000, "explorer": 1000, "layers": 1000}.items():
+for name, least in {"attnwidgets": 10000, "standalone": 10000, "explorer": 1000, "layers": 1000, "tools": 1000}.items():
     size = len(files("attnwidgets").joinpath("static", f"{name}.js").read_bytes())
     assert size > least, f"static/{name}.js holds {size} bytes"
 heavy = {"torch", "transformers", "matplotlib"} & set(sys.modules)

@@ -13,7 +13,7 @@ from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "CompareView", "Explorer")
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
 
 def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given):
     Widget.close_all()
-    assert aw.Heatmap(given()).runtime.parts == {}
+    assert aw.Heatmap(given()).runtime.parts .keys() == {"tools"}
     first = dict(aw.RelevanceMap(given()).runtime.parts)
-    assert set(first) == {"layers"}
+    assert set(first) == {"layers", "tools"}
     both = aw.Explorer(given()).runtime.parts
-    assert set(both) == {"explorer", "layers"}
+    assert set(both) == {"explorer", "layers", "tools"}
     assert both["layers"] == first["layers"]

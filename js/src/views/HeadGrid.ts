@@ -183,7 +183,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       ctx.selection.set(heads ? { layer, head: heads[at[1]] as number } : { layer });
     },
   });
-  keyboard(plot, signal, navigation(ctx));
+  keyboard(plot, signal, navigation(ctx), "↑ ↓: layer · ← →: head");
   watchWidth(
     root,
     (now) => {

@@ -1,0 +1,99 @@
+/** A view as an image of exactly what is shown: an SVG that holds the page's own elements, or that drawn as PNG. */
+import { density } from "./dom.ts";
+
+const SVG = "http://www.w3.org/2000/svg";
+const MARGIN = 8;
+const STYLE = "style#aw-style";
+const INHERITED = ["color", "font-family", "font-size", "line-height"];
+
+/** The colour that the page shows behind an element. */
+function backdrop(el: Element): string {
+  for (let at: Element | null = el; at; at = at.parentElement ?? ((at.getRootNode() as ShadowRoot).host as Element)) {
+    const { backgroundColor } = getComputedStyle(at);
+    if (backgroundColor && !/^(transparent|rgba\(.*, 0\))$/.test(backgroundColor)) return backgroundColor;
+  }
+  return "Canvas";
+}
+
+/** Pictures and values, which a copy of an element does not take along. */
+function carry(from: Element, to: Element): void {
+  const [old, copies] = [from.querySelectorAll("*"), to.querySelectorAll<HTMLElement>("*")];
+  old.forEach((one, i) => {
+    const copy = copies[i];
+    if (!copy) return;
+    if (one instanceof HTMLCanvasElement) {
+      const image = document.createElement("img");
+      for (const { name, value } of one.attributes) image.setAttribute(name, value);
+      image.src = one.toDataURL();
+      const box = getComputedStyle(one);
+      image.style.width = box.width;
+      image.style.height = box.height;
+      copy.replaceWith(image);
+    } else if (one instanceof HTMLInputElement) {
+      copy.setAttribute("value", one.value);
+      copy.toggleAttribute("checked", one.checked);
+    } else if (one instanceof HTMLSelectElement) {
+      for (const [j, option] of [...copy.children].entries())
+        option.toggleAttribute("selected", j === one.selectedIndex);
+    }
+  });
+}
+
+/** The text of an SVG file; what lies in `without` is left out. */
+export function toSvg(root: HTMLElement, without: string): string {
+  const { width, height } = root.getBoundingClientRect();
+  const copy = root.cloneNode(true) as HTMLElement;
+  carry(root, copy);
+  for (const el of copy.querySelectorAll(`${without}, [hidden], .aw-sr`)) el.remove();
+  const place = root.getRootNode() as Document | ShadowRoot;
+  const css = place.querySelector(STYLE)?.textContent ?? "";
+  const computed = getComputedStyle(root);
+  // The page's own colours and fonts are not in the file: they are written down as they are now.
+  for (const name of new Set(css.match(/--(?:aw|jp|vscode)-[\w-]+/g))) {
+    const value = computed.getPropertyValue(name);
+    if (value) copy.style.setProperty(name, value);
+  }
+  for (const name of INHERITED) copy.style.setProperty(name, computed.getPropertyValue(name));
+  copy.style.width = `${width}px`;
+  const style = document.createElement("style");
+  style.textContent = css;
+  const page = document.createElement("div");
+  page.style.padding = `${MARGIN}px`;
+  page.append(style, copy);
+  const svg = document.createElementNS(SVG, "svg");
+  const [w, h] = [Math.ceil(width) + 2 * MARGIN, Math.ceil(height) + 2 * MARGIN];
+  for (const [name, value] of Object.entries({ width: w, height: h, viewBox: `0 0 ${w} ${h}` })) {
+    svg.setAttribute(name, String(value));
+  }
+  svg.style.background = backdrop(root);
+  const inside = document.createElementNS(SVG, "foreignObject");
+  inside.setAttribute("width", "100%");
+  inside.setAttribute("height", "100%");
+  inside.append(page);
+  svg.append(inside);
+  return new XMLSerializer().serializeToString(svg);
+}
+
+/** The same as PNG, at twice the size on ordinary screens. */
+export async function toPng(svg: string): Promise<Blob> {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const scale = Math.max(2, density());
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width * scale;
+  canvas.height = image.height * scale;
+  canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((done, fail) =>
+    canvas.toBlob((blob) => (blob ? done(blob) : fail(new Error("the picture is too large for this browser")))),
+  );
+}
+
+/** Hand a file to the reader. */
+export function download(name: string, data: Blob): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(data);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
