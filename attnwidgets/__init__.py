@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
     from attnwidgets.statistics.retrieval import retrieval_score
+    from attnwidgets.tracing.from_qkv import from_qkv
     from attnwidgets.tracing.given import from_attentions
     from attnwidgets.tracing.module_trace import trace_module
     from attnwidgets.tracing.run import trace
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.head_grid import HeadGrid
     from attnwidgets.views.heatmap import Heatmap
     from attnwidgets.views.layer_slider import LayerSlider
+    from attnwidgets.views.neuron_view import NeuronView
     from attnwidgets.views.relevance_map import RelevanceMap
     from attnwidgets.views.selection import Selection
     from attnwidgets.views.token_strip import TokenStrip
@@ -82,6 +84,7 @@ _HOMES = {
     "trace": "tracing.run",
     "trace_module": "tracing.module_trace",
     "from_attentions": "tracing.given",
+    "from_qkv": "tracing.from_qkv",
     "demo_model": "demo.models",
     "demo_texts": "demo.sentiment",
     "Trace": "tracing.trace",
@@ -132,6 +135,7 @@ _HOMES = {
     "HeadGrid": "views.head_grid",
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
+    "NeuronView": "views.neuron_view",
     "LayerSlider": "views.layer_slider",
     "Explorer": "views.explorer",
     "explore": "views.explorer",
@@ -152,6 +156,7 @@ __all__ = [
     "Heatmap",
     "LayerSlider",
     "MixingMap",
+    "NeuronView",
     "RelevanceMap",
     "Selection",
     "TokenAxis",
@@ -178,6 +183,7 @@ __all__ = [
     "explore",
     "feature_stats",
     "from_attentions",
+    "from_qkv",
     "globenc",
     "head_statistics",
     "hidden_token_attribution",

@@ -99,15 +99,18 @@ class RecordedLayer:
         query, key = self.call.query[self.sample], self.call.key[self.sample]
         return query[:, : self.queries], key[:, : self.keys]
 
+    def settings(self) -> dict[str, Any]:
+        """Return mask, scaling, softcap and position bias of the call, this sample's part of them."""
+        return {name: self._part(value) for name, value in self.call.settings.items()}
+
     def weights(self) -> Tensor:
         """Return [head, query, key] on the CPU, computed on the device of the model."""
         if self.call.weights is not None:
             kept = self.call.weights[self.sample, :, : self.queries, : self.keys]
         else:
             query, key = (states.unsqueeze(0) for states in self.query_key())
-            settings = {name: self._part(value) for name, value in self.call.settings.items()}
             with torch.no_grad():
-                kept = attention_weights(query, key, **settings)[0]
+                kept = attention_weights(query, key, **self.settings())[0]
         return kept.to("cpu", self.dtype)
 
 
@@ -293,12 +296,26 @@ class Trace:
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
+        return self._recorded(layer, stream).query_key()
+
+    def attention_settings(self, layer: int, stream: str | None = None) -> dict[str, Any]:
+        """Return what a layer's attention was given beside queries and keys, as `attention_weights` takes it.
+
+        "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
+        "mask" [1, head or 1, query or 1, key] are added to them. None where there is none.
+
+        Raises:
+            UnsupportedModelError: If only attention weights are known.
+        """
+        return self._recorded(layer, stream).settings()
+
+    def _recorded(self, layer: int, stream: str | None) -> RecordedLayer:
         found = self._stream(stream).layers[self._index(layer, stream)]
         if not isinstance(found, RecordedLayer):
             raise UnsupportedModelError(
                 f"queries and keys were not recorded for {self.model_id or 'given numbers'}"
             )
-        return found.query_key()
+        return found
 
     def is_causal(self, stream: str | None = None) -> bool:
         """Return whether no query reads a later key, in the first and the last layer."""

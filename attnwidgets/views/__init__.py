@@ -9,6 +9,7 @@ from attnwidgets.views.explorer import Explorer, explore
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.heatmap import Heatmap
 from attnwidgets.views.layer_slider import LayerSlider
+from attnwidgets.views.neuron_view import NeuronView
 from attnwidgets.views.relevance_map import RelevanceMap
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.sources import is_attributions
@@ -23,6 +24,7 @@ __all__ = [
     "HeadGrid",
     "Heatmap",
     "LayerSlider",
+    "NeuronView",
     "RelevanceMap",
     "Selection",
     "TokenStrip",

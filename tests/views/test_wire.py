@@ -13,7 +13,7 @@ from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "CompareView", "Explorer")
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "CompareView", "NeuronView", "Explorer")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,8 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
-    view = getattr(aw, name)(given())
+    eye = ((1.0, 0.0), (0.0, 1.0))
+    view = getattr(aw, name)(aw.from_qkv(eye, eye, eye) if name == "NeuronView" else given())
     assert f'.exports.render(c,"{name}"' in view._esm
     assert len(view._esm) <= 150
     state = view.get_state()

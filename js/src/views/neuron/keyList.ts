@@ -1,0 +1,204 @@
+/** Every key of a row below each other, with what the step makes of it: a strip of numbers or a bar. Only rows in sight exist. */
+import { flag, h, on, put, shortLabel } from "../../dom.ts";
+import { type Ink, largest, sharp } from "./ink.ts";
+import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
+
+const LINE = 22;
+const TALLEST = 14 * LINE;
+/** px of the numbers at the right. */
+const VALUES = 64;
+/** Scores are drawn on one scale, so that cap, bias and mask can be seen; the dot product and the shares have their own. */
+const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
+
+export interface KeyList {
+  list: HTMLElement;
+  show(state: KeyState): void;
+  /** `grown` (0 to 1): how far the bars have come from the step before. */
+  draw(grown: number): void;
+  /** Remember the bars as they are: the next step's grow out of these. */
+  leave(): void;
+  reveal(key: number): void;
+  /** The key under a place of the page, or -1. */
+  keyAt(event: MouseEvent): number;
+}
+
+export interface KeyState {
+  row: Row;
+  step: Step;
+  labels: readonly string[];
+  special: readonly number[];
+  /** Keys in the order in which they stand. */
+  order: ArrayLike<number>;
+  key: number;
+  hovered: number;
+  width: number;
+  ink: Ink;
+}
+
+/** Zero and length of every key's bar, as shares of the room. */
+interface Bars {
+  zero: number;
+  lengths: Float32Array;
+}
+
+function barsOf({ by, count }: Row, step: Step): Bars | null {
+  const values = by[step];
+  if (!values) return null;
+  const lengths = new Float32Array(count);
+  const scaled = SCORES.includes(step) ? SCORES.filter((name) => by[name]) : [step];
+  let [low, high] = [0, 0];
+  for (const name of scaled) {
+    for (const value of by[name] ?? []) {
+      if (value > high) high = value;
+      if (value < low && value !== -Infinity) low = value;
+    }
+  }
+  const span = high - low || 1;
+  for (const [i, value] of values.entries()) lengths[i] = value === -Infinity ? NaN : value / span;
+  return { zero: -low / span, lengths };
+}
+
+export function createKeyList(signal: AbortSignal): KeyList {
+  const canvas = h("canvas.neuron-bars");
+  const space = h("div.neuron-space");
+  const list = h(
+    "div.neuron-keys",
+    { tabindex: "0", role: "application", "aria-roledescription": "keys of the row" },
+    canvas,
+    space,
+  );
+  const pool: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
+  let now: KeyState | null = null;
+  let before: Bars | null = null;
+  let shown: Bars | null = null;
+  let strips: HTMLCanvasElement | null = null;
+  let stripped = "";
+  let [tall, grownTo] = [0, 1];
+
+  const rowFor = (i: number): (typeof pool)[number] => {
+    let found = pool[i];
+    if (!found) {
+      const [name, value] = [h("bdi.neuron-name"), h("span.neuron-value")];
+      found = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
+      pool.push(found);
+      space.append(found.line);
+    }
+    return found;
+  };
+
+  /** The numbers of all keys as an image, one pixel each. */
+  const strip = ({ row, step, ink }: KeyState, name: string): HTMLCanvasElement | null => {
+    if (strips && stripped === name) return strips;
+    stripped = name;
+    strips = h("canvas");
+    [strips.width, strips.height] = [row.dim, row.count];
+    const pen = strips.getContext("2d");
+    if (!pen) return null;
+    const image = new ImageData(row.dim, row.count);
+    const vectors = Array.from({ length: row.count }, (_, key) => vectorOf(row, step, key));
+    const top = Math.max(1e-30, ...vectors.map(largest));
+    for (const [key, values] of vectors.entries()) {
+      for (const [i, value] of values.entries()) {
+        image.data.set([...ink.of(value / top), 255], 4 * (key * row.dim + i));
+      }
+    }
+    pen.putImageData(image, 0, 0);
+    return strips;
+  };
+
+  const draw = (grown: number): void => {
+    if (!now || now.width <= 0) return;
+    grownTo = grown;
+    const { row, step, labels, special, order, key, hovered, width, ink } = now;
+    const first = Math.max(0, Math.floor(list.scrollTop / LINE));
+    const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
+    const pen = sharp(canvas, width, tall);
+    const left = Math.round(Math.min(130, width * 0.3));
+    const room = Math.max(1, width - left - VALUES - 8);
+    const isStrip = step === "vectors" || step === "product";
+    const image = isStrip ? strip(now, [step, row.kvHead, ink.positive].join()) : null;
+    if (pen) pen.imageSmoothingEnabled = false;
+    for (let place = first; place < last; place += 1) {
+      const at = order[place] as number;
+      const { line, name, value } = rowFor(place - first);
+      line.hidden = false;
+      line.style.top = `${place * LINE}px`;
+      name.style.width = `${left}px`;
+      const label = shortLabel(labels[at] ?? "");
+      if (put(name, label)) name.title = label;
+      flag(name, "data-special", Boolean(special[at]));
+      flag(line, "data-chosen", at === key);
+      flag(line, "data-hovered", at === hovered);
+      const number = numberOf(row, step, at);
+      put(value, isStrip ? "" : number === -Infinity ? "masked" : exact(number));
+      if (!pen) continue;
+      const y = place * LINE - list.scrollTop;
+      const x = left + 8;
+      if (image) pen.drawImage(image, 0, at, row.dim, 1, x, y + 3, room, LINE - 6);
+      else bar(pen, at, x, y, room, grown, ink);
+    }
+    for (let i = last - first; i < pool.length; i += 1) (pool[i] as (typeof pool)[number]).line.hidden = true;
+  };
+
+  const bar = (
+    pen: CanvasRenderingContext2D,
+    key: number,
+    x: number,
+    y: number,
+    room: number,
+    grown: number,
+    ink: Ink,
+  ): void => {
+    if (!shown) return;
+    const mix = (from: number, to: number): number => from + (to - from) * grown;
+    const length = shown.lengths[key] as number;
+    const masked = Number.isNaN(length);
+    const zero = x + room * mix(before?.zero ?? shown.zero, shown.zero);
+    const long = room * mix(before?.lengths[key] || 0, masked ? 0 : length);
+    pen.fillStyle = long < 0 ? ink.negative : ink.positive;
+    pen.fillRect(Math.min(zero, zero + long), y + 4, Math.abs(long), LINE - 8);
+    pen.fillStyle = ink.line;
+    pen.fillRect(zero - 0.5, y, 1, LINE);
+    if (!masked) return;
+    // What may not be read is no zero.
+    pen.strokeStyle = ink.line;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    for (let at = 0; at < room; at += 7) {
+      pen.moveTo(x + at, y + LINE - 5);
+      pen.lineTo(x + at + 5, y + 5);
+    }
+    pen.stroke();
+  };
+
+  on(list, signal, { scroll: () => draw(grownTo) });
+  return {
+    list,
+    draw,
+    show(state) {
+      if (state.row !== now?.row) stripped = "";
+      now = state;
+      shown = barsOf(state.row, state.step);
+      tall = Math.min(TALLEST, state.row.count * LINE);
+      list.style.maxHeight = `${tall}px`;
+      canvas.style.marginBottom = `${-tall}px`;
+      space.style.height = `${state.row.count * LINE}px`;
+    },
+    leave() {
+      before = shown;
+    },
+    reveal(key) {
+      if (!now) return;
+      let place = 0;
+      while (place < now.row.count && now.order[place] !== key) place += 1;
+      const top = place * LINE;
+      if (top < list.scrollTop) list.scrollTop = top;
+      else if (top + LINE > list.scrollTop + tall) list.scrollTop = top + LINE - tall;
+    },
+    keyAt(event) {
+      if (!now) return -1;
+      const place = Math.floor((event.clientY - list.getBoundingClientRect().top + list.scrollTop) / LINE);
+      return place >= 0 && place < now.row.count ? (now.order[place] as number) : -1;
+    },
+  };
+}

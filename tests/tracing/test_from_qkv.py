@@ -1,0 +1,145 @@
+"""A lecture's example by hand: the closed form, in every way it can be given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+
+TOKENS = ["the", "cat", "sat"]
+E = [[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 2.0], [1.0, 1.0, 1.0, 1.0]]
+W_Q = [[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]]
+W_K = [[0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 1, 0]]
+W_V = [[0, 2, 0], [0, 3, 0], [1, 0, 3], [1, 1, 0]]
+
+
+def softmax(scores):
+    """Rows of a list of lists, by the definition."""
+    powers = [[math.exp(s) for s in row] for row in scores]
+    return np.array([[p / sum(row) for p in row] for row in powers])
+
+
+def by_hand(scale=3**-0.5, mask=None):
+    """softmax(scale q.k + mask), loop by loop."""
+    q, k = np.array(E) @ np.array(W_Q), np.array(E) @ np.array(W_K)
+    scores = [
+        [scale * sum(a * b for a, b in zip(q[i], k[j], strict=True)) for j in range(3)] for i in range(3)
+    ]
+    if mask is not None:
+        scores = [[s if mask[i][j] else -math.inf for j, s in enumerate(row)] for i, row in enumerate(scores)]
+    return softmax(scores)
+
+
+def test_the_closed_form():
+    trace = aw.from_qkv(E, W_Q, W_K, W_V, tokens=TOKENS)
+    assert trace.dtype == "float64"
+    assert trace.tokens == ("the", "cat", "sat")
+    np.testing.assert_allclose(trace.attention_layer(0)[0], by_hand(), rtol=1e-12)
+    values = np.array(E) @ np.array(W_V)
+    np.testing.assert_allclose(trace.values[0], values, rtol=1e-12)
+    np.testing.assert_allclose(trace.head_outputs[0], by_hand() @ values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_and_tensors_do_as_well(kind, dtype):
+    given = [kind(np.array(x, dtype=dtype)) for x in (E, W_Q, W_K)]
+    trace = aw.from_qkv(*given)
+    assert trace.dtype == dtype
+    np.testing.assert_allclose(
+        trace.attention_layer(0)[0], by_hand(), rtol=1e-5 if dtype == "float32" else 1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "causal",
+        np.tri(3, dtype=bool),
+        np.tri(3, dtype=int),
+        [[1, 0, 0], [1, 1, 0], [1, 1, 1]],
+        torch.ones(3, 3).tril().bool(),
+        np.where(np.tri(3), 0.0, -np.inf),
+    ],
+)
+def test_a_mask_in_any_way_it_is_written(mask):
+    trace = aw.from_qkv(E, W_Q, W_K, mask=mask)
+    np.testing.assert_allclose(trace.attention_layer(0)[0], by_hand(mask=np.tri(3)), rtol=1e-12)
+    assert trace.is_causal()
+
+
+def test_scale_is_the_factor_on_the_scores():
+    trace = aw.from_qkv(E, W_Q, W_K, scale=1.0)
+    np.testing.assert_allclose(trace.attention_layer(0)[0], by_hand(scale=1.0), rtol=1e-12)
+
+
+def test_heads_take_their_columns_in_order():
+    draw = np.random.default_rng(0).normal
+    embedded, query, key, value = draw(size=(5, 6)), draw(size=(6, 8)), draw(size=(6, 8)), draw(size=(6, 4))
+    both = aw.from_qkv(embedded, query, key, value, heads=2)
+    assert both.n_heads() == 2
+    assert tuple(both.head_outputs.shape) == (2, 5, 2)
+    for head, (qk, v) in enumerate([(slice(0, 4), slice(0, 2)), (slice(4, 8), slice(2, 4))]):
+        one = aw.from_qkv(embedded, query[:, qk], key[:, qk], value[:, v])
+        np.testing.assert_allclose(both.attention_layer(0)[head], one.attention_layer(0)[0], rtol=1e-12)
+        np.testing.assert_allclose(both.head_outputs[head], one.head_outputs[0], rtol=1e-12)
+
+
+def test_what_is_given_is_copied():
+    embedded = torch.eye(3, dtype=torch.float64)
+    trace = aw.from_qkv(embedded, torch.eye(3), torch.eye(3), embedded)
+    embedded.fill_(7.0)
+    assert trace.values[0].tolist() == torch.eye(3).tolist()
+
+
+def test_it_is_a_trace_like_another():
+    trace = aw.from_qkv(E, W_Q, W_K, mask="causal", tokens=TOKENS)
+    np.testing.assert_allclose(aw.attention(trace).layer(0)[0], by_hand(mask=np.tri(3)), rtol=1e-12)
+    rolled = aw.rollout(trace).layer(0)
+    np.testing.assert_allclose(rolled, 0.5 * np.eye(3) + 0.5 * by_hand(mask=np.tri(3)), rtol=1e-12)
+    assert aw.head_statistics(trace)["diagonal"].shape == (1, 1)
+    with pytest.raises(ValueError, match="runs the model again, and this trace has none"):
+        aw.value_zeroing(trace)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"W_q": [[1, 0], [0, 1]]}, r"W_q has 2 rows, and E has 4 columns.*E \[3, 4\], W_q \[2, 2\]"),
+        ({"W_k": np.ones((4, 2))}, "W_q and W_k must have one shape"),
+        (
+            {"W_v": np.ones((4, 3)), "W_q": np.ones((4, 4)), "W_k": np.ones((4, 4)), "heads": 2},
+            "W_v has 3 columns",
+        ),
+        ({"heads": 0}, "heads must be a number of heads"),
+        ({"heads": 2}, "W_q has 3 columns, which 2 heads cannot share"),
+        ({"tokens": ["a"]}, "tokens has 1 entries, and E has 3 rows"),
+        ({"E": [1.0, 2.0]}, r"E has shape \(2,\)"),
+        ({"E": [[math.nan, 0, 0, 0]]}, "E holds numbers that are not finite"),
+        ({"scale": math.inf}, "scale must be a finite number"),
+        ({"scale": "1"}, "scale must be a finite number"),
+        ({"mask": "casual"}, "Did you mean 'causal'"),
+        ({"mask": np.ones((2, 3), dtype=bool)}, r"mask has shape \(2, 3\)"),
+        ({"mask": np.tri(3)}, "mask holds 0.0 and 1.0: give mask == 1"),
+        ({"mask": np.tri(3, k=-1, dtype=bool)}, "mask lets query 0 read nothing"),
+        ({"mask": np.full((3, 3), np.nan)}, "NaN"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_all_shapes(change, words):
+    given = {"E": E, "W_q": W_Q, "W_k": W_K} | change
+    with pytest.raises(ValueError, match=words):
+        aw.from_qkv(given.pop("E"), given.pop("W_q"), given.pop("W_k"), given.pop("W_v", None), **given)
+
+
+def test_what_is_no_array_is_named():
+    with pytest.raises(TypeError, match="W_k is no array of numbers"):
+        aw.from_qkv(E, W_Q, [["a", "b"]])
+
+
+def test_what_heads_write_needs_values():
+    with pytest.raises(ValueError, match="give W_v"):
+        _ = aw.from_qkv(E, W_Q, W_K).head_outputs
