@@ -57,6 +57,8 @@ class Explanation(ABC):
         trace_id: The trace that the numbers belong to; views of one trace are linked.
         warning: What a reader must know ("512 of 734 tokens"), or "".
         predictions: What the model predicted, for the views.
+        dtype: What the numbers are kept in: "float64" where a model computed in it or they were given in it
+            (as Python's own floats are), else "float32".
     """
 
     kind: ClassVar[str] = "Explanation"
@@ -293,7 +295,8 @@ def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
     title, items = described["predictions"]
     names = ("method", "unit", "stream", "provenance", "trace_id", "warning")
     return {name: described[name] for name in names} | {
-        "predictions": Predictions(title, tuple(Prediction(*item) for item in items))
+        "dtype": described.get("dtype"),  # what was saved before there was one is float32
+        "predictions": Predictions(title, tuple(Prediction(*item) for item in items)),
     }
 
 

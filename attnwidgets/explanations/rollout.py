@@ -98,7 +98,7 @@ def rollout(
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
 
     def step(number: int) -> NDArray[np.float64]:
-        matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
+        matrix = np.array(per_layer.layer(number), dtype=np.float64)
         if normalize and matrix.min() < 0:  # where the source could not know before it was computed
             raise ValueError(_SIGNED)
         return _with_residual(matrix, residual, residual_weight, normalize=normalize)

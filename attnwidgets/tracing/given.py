@@ -73,7 +73,8 @@ def from_attentions(
     Args:
         attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
             (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
-            output object; or the nested tuples of `generate()`, whose steps are put together.
+            output object; or the nested tuples of `generate()`, whose steps are put together. What comes in
+            float64, as Python's own floats do, is kept in it; all else in float32.
         tokens: Labels of both sides.
         query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).

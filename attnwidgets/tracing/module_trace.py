@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,12 @@ class ModuleTrace(Trace):
         sizes = f"{len(self.tokens)} inputs, {len(self.output_names)} outputs"
         return f"{type(self).__name__}({self.model_id}, {sizes})"
 
+    @property
+    def dtype(self) -> Literal["float32", "float64"]:
+        """What is computed from this trace is kept in: float64 where the module answered in it."""
+        double = self.logits is not None and self.logits.dtype == torch.float64
+        return "float64" if double else "float32"
+
     def call(
         self,
         model: Any,
@@ -65,7 +71,9 @@ def trace_module(
 
     Args:
         module: The module; it is given a batch of one and comes back as it was.
-        inputs: One input without its batch axis: [source], or [source, number] for vectors (embeddings).
+        inputs: One input without its batch axis: [source], or [source, number] for vectors (embeddings); a
+            tensor, an array or lists. It is given in the precision of the module's parameters; where there
+            are none, as it comes (lists in torch's default precision).
         labels: Names of the sources; x1, x2, ... by default.
         outputs: Names of the outputs, which targets are chosen by; 0, 1, ... by default.
 
@@ -91,7 +99,8 @@ def trace_module(
     if len(names) != count:
         raise ValueError(f"labels names {len(names)} sources, and inputs has {count}")
     axis = TokenAxis.plain(names)
-    flat = values.detach().clone().reshape(1, count, -1)
+    own = next((p.dtype for p in module.parameters() if p.is_floating_point()), values.dtype)
+    flat = values.detach().to(own, copy=True).reshape(1, count, -1)
     found = ModuleTrace(
         {"self": Stream((), axis, numbered(count))},
         model=module,

@@ -203,13 +203,20 @@ def _difference(
                 plain = main_output(model(**inputs, **options))
         if plain is None or plain.shape != ours.shape:
             return float("inf")
-        reference = plain[keep].double()
-        scale = max(float(reference.abs().max()), 1e-6) if reference.numel() else 1.0
-        worst = float((ours[keep].double() - reference).abs().max()) / scale if reference.numel() else 0.0
+        worst = _apart(ours[keep].double(), plain[keep].double())
         tolerance = 1e-3 if ours.element_size() >= torch.finfo(torch.float32).bits // 8 else 2e-2
         if worst <= tolerance:
             return None
     return worst
+
+
+def _apart(ours: Tensor, reference: Tensor) -> float:
+    """Return the largest difference, relative to the largest number; NaN is the same as NaN."""
+    other = ~((ours == reference) | (ours.isnan() & reference.isnan()))
+    if not other.any():
+        return 0.0
+    largest = float(reference[reference.isfinite()].abs().amax()) if reference.isfinite().any() else 0.0
+    return float((ours - reference)[other].abs().max()) / max(largest, 1e-6)
 
 
 def main_output(outputs: Any) -> Tensor | None:

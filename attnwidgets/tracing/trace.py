@@ -244,8 +244,8 @@ class Trace:
     @property
     def dtype(self) -> Literal["float32", "float64"]:
         """What attention and all that is computed from it is kept in: float64 stays, the rest is float32."""
-        found = self._stream(None).layers[0].dtype
-        return "float64" if found == torch.float64 else "float32"
+        layers = (layer for stream in self.stream_table.values() for layer in stream.layers)
+        return "float64" if any(layer.dtype == torch.float64 for layer in layers) else "float32"
 
     def n_layers(self, stream: str | None = None) -> int:
         """Return the number of layers of a stream."""
@@ -283,7 +283,7 @@ class Trace:
             if at in self._kept:
                 self._kept.move_to_end(at)
                 return self._kept[at]
-            weights = found.layers[at[1]].weights()
+            weights = found.layers[at[1]].weights().to(getattr(torch, self.dtype))
             self._kept[at] = weights
             held = sum(kept.nbytes for kept in self._kept.values())
             while held > self.memory and self._kept:

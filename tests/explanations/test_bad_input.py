@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from attnwidgets.explanations.registry import methods
+from attnwidgets.tracing import recorder
 from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.run import trace
+from tests.tracing import tiny
 from tests.tracing.families import OUTSIDE
 
 from .mixing import traced
@@ -92,3 +95,13 @@ def test_numbers_without_their_model_are_refused_with_the_reason(method) -> None
 def test_a_model_that_hides_its_attention_is_refused_with_the_reason(method, family: str) -> None:
     with pytest.raises(ValueError, match=rf"{method.name}.*outside transformers' attention interface"):
         method.function(OUTSIDE[family].traced())
+
+
+@named(ON_THE_MODEL)
+def test_nan_inside_a_model_names_the_layer_that_makes_it(method, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_proved", set())  # as if it were the first model of its kind
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    model.transformer.h[1].mlp.c_proj.weight.data[0] = float("nan")
+    found = trace(model, None, [5, 17, 31])
+    with pytest.raises(ValueError, match=r"layer 1 \(transformer\.h\.1\).*first to return NaN"):
+        method.function(found).map.layer(1)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from attnwidgets.explanations.attention_norm import attention_norm
 from attnwidgets.explanations.globenc import globenc
@@ -24,12 +25,13 @@ def test_the_two_modes_are_different_measures() -> None:
         globenc(found, "rows")
 
 
-def test_a_product_beyond_float32_says_what_to_do() -> None:
-    model = tiny.build(tiny.TEXT["GPT-2"]).double()
-    for block in model.transformer.h:
-        block.attn.c_proj.weight.data *= 1e24
+@pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e15), ("float64", 1e120)])
+def test_a_product_beyond_the_precision_says_what_to_do(dtype: str, scale: float) -> None:
+    model = tiny.build(lambda: tiny._plain("GPT2", "Model", num_hidden_layers=4)).to(getattr(torch, dtype))
+    for block in model.h:
+        block.attn.c_proj.weight.data *= scale
     found = trace(model, None, [5, 17, 31])
-    with pytest.raises(ValueError, match=r"beyond float32; normalise rows"):
-        globenc(found).layer(1)
+    with pytest.raises(ValueError, match=rf"beyond {dtype}; normalise rows"):
+        globenc(found).layer(3)
     assert np.isfinite(globenc(found, "row").values).all()
     assert not np.triu(globenc(found, "row").values, 1).any()

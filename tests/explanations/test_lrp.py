@@ -380,6 +380,20 @@ def test_gradients_read_a_module_as_well():
     np.testing.assert_allclose(lrp(found, 1).values, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "given", [[1.0, -2.0, 0.5], np.array([1.0, -2.0, 0.5]), torch.tensor([1.0, -2.0, 0.5])]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_module_gets_numbers_in_its_own_precision(given, dtype):
+    module = nn.Linear(3, 2).to(dtype)
+    found = aw.input_x_gradient(trace_module(module, given), 1)
+    assert found.dtype == found.values.dtype == str(dtype).removeprefix("torch.")
+    expected = module.weight[1].double() * torch.tensor([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(
+        found.values, expected.detach(), atol=1e-6 if dtype == torch.float32 else 1e-12
+    )
+
+
 def test_a_module_is_refused_what_it_cannot_read():
     with pytest.raises(TypeError, match="int64, which no gradient reaches"):
         trace_module(nn.Linear(3, 2), [1, 2, 3])

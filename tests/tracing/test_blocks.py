@@ -77,7 +77,7 @@ def test_a_block_with_two_attentions_is_seen_from_each(family: str) -> None:
     beyond = block_of(found, 1, "cross", "test")
     assert whole.module is beyond.module
     assert whole.n_heads == beyond.n_heads == 4
-    assert torch.equal(beyond.weights().float(), found.attention_layer(1, "cross"))
+    assert torch.equal(beyond.weights(), found.attention_layer(1, "cross"))
     assert torch.equal(whole.output, beyond.output)
     state = whole.norm1(whole.middle) if whole.layout.order == "post" else whole.middle
     assert largest(beyond.hidden - state, state) < 1e-12

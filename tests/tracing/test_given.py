@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnwidgets.explanations.attention import attention
 from attnwidgets.tracing.given import from_attentions
 from tests.tracing import tiny
 
@@ -23,26 +24,29 @@ def stochastic(*shape: int, causal: bool = False) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "wrap",
+    ("wrap", "dtype"),
     [
-        lambda a: a,
-        lambda a: a.numpy(),
-        lambda a: a[:, None],
-        lambda a: tuple(a[:, None]),
-        list,
-        lambda a: tuple(x.numpy() for x in a),
-        lambda a: a.tolist(),
-        lambda a: a.double(),
-        lambda a: SimpleNamespace(attentions=tuple(a[:, None])),
-        lambda a: SimpleNamespace(attentions=a.requires_grad_()),
+        (lambda a: a, "float32"),
+        (lambda a: a.numpy(), "float32"),
+        (lambda a: a[:, None], "float32"),
+        (lambda a: tuple(a[:, None]), "float32"),
+        (list, "float32"),
+        (lambda a: tuple(x.numpy() for x in a), "float32"),
+        (lambda a: SimpleNamespace(attentions=tuple(a[:, None])), "float32"),
+        (lambda a: SimpleNamespace(attentions=a.requires_grad_()), "float32"),
+        (lambda a: a.tolist(), "float64"),  # Python's own floats are
+        (lambda a: a.double(), "float64"),
+        (lambda a: tuple(x.double().numpy() for x in a), "float64"),
+        (lambda a: [a[0], *a[1:].double()], "float64"),
     ],
 )
-def test_every_container_gives_the_same(wrap: Any) -> None:
+def test_every_container_gives_the_same(wrap: Any, dtype: str) -> None:
     weights = stochastic(L, H, N, N)
     found = from_attentions(wrap(weights.clone()), list("abcd"))
     assert (found.n_layers(), found.n_heads(), found.tokens) == (L, H, tuple("abcd"))
+    assert found.dtype == attention(found).dtype == attention(found).values.dtype == dtype
     for layer in range(L):
-        torch.testing.assert_close(found.attention_layer(layer), weights[layer])
+        torch.testing.assert_close(found.attention_layer(layer), weights[layer].to(getattr(torch, dtype)))
     assert not found.is_causal()
     assert found.model is None
     assert found.predictions() == ()
