@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnwidgets import compat, evaluate, statistics
+    from attnwidgets.demo.book import demo_book
     from attnwidgets.demo.models import demo_model
     from attnwidgets.demo.sentiment import demo_texts
     from attnwidgets.evaluate.agreement import agreement
@@ -51,7 +52,10 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.value_zeroing import value_zeroing
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
+    from attnwidgets.intervene.ablate_heads import ablate_heads
+    from attnwidgets.intervene.edit_attention import edit_attention
     from attnwidgets.intervene.randomized import randomized
+    from attnwidgets.intervene.suppress import drop_tokens, suppress
     from attnwidgets.sae.feature_activations import FeatureActivations
     from attnwidgets.sae.feature_stats import feature_stats
     from attnwidgets.sae.features import sae_features
@@ -63,18 +67,25 @@ if TYPE_CHECKING:
     from attnwidgets.statistics.retrieval import retrieval_score
     from attnwidgets.tracing.from_qkv import from_qkv
     from attnwidgets.tracing.given import from_attentions
+    from attnwidgets.tracing.interventions import interventions
     from attnwidgets.tracing.module_trace import trace_module
     from attnwidgets.tracing.run import trace
     from attnwidgets.tracing.trace import Trace
     from attnwidgets.tracing.units import TokenAxis, Unit
     from attnwidgets.views.base import link
+    from attnwidgets.views.compare_view import CompareView, compare
     from attnwidgets.views.explorer import Explorer, explore
+    from attnwidgets.views.feature_panel import FeaturePanel
+    from attnwidgets.views.feature_strip import FeatureStrip
+    from attnwidgets.views.feature_table import FeatureTable
     from attnwidgets.views.head_grid import HeadGrid
+    from attnwidgets.views.head_view import HeadView
     from attnwidgets.views.heatmap import Heatmap
     from attnwidgets.views.layer_slider import LayerSlider
     from attnwidgets.views.neuron_view import NeuronView
     from attnwidgets.views.relevance_map import RelevanceMap
     from attnwidgets.views.selection import Selection
+    from attnwidgets.views.steer_view import SteerView
     from attnwidgets.views.token_strip import TokenStrip
 
 __version__ = "0.1.0"
@@ -85,6 +96,7 @@ _HOMES = {
     "trace_module": "tracing.module_trace",
     "from_attentions": "tracing.given",
     "from_qkv": "tracing.from_qkv",
+    "demo_book": "demo.book",
     "demo_model": "demo.models",
     "demo_texts": "demo.sentiment",
     "Trace": "tracing.trace",
@@ -117,6 +129,11 @@ _HOMES = {
     "methods": "explanations.registry",
     "register": "explanations.user_methods",
     "check": "explanations.user_methods",
+    "ablate_heads": "intervene.ablate_heads",
+    "edit_attention": "intervene.edit_attention",
+    "drop_tokens": "intervene.suppress",
+    "suppress": "intervene.suppress",
+    "interventions": "tracing.interventions",
     "randomized": "intervene.randomized",
     "SAE": "sae.sae",
     "sae_features": "sae.features",
@@ -131,12 +148,20 @@ _HOMES = {
     "MixingMap": "explanations.mixing_map",
     "ContributionGraph": "explanations.graph",
     "Attributions": "explanations.attributions",
+    "HeadView": "views.head_view",
     "Heatmap": "views.heatmap",
     "HeadGrid": "views.head_grid",
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
     "NeuronView": "views.neuron_view",
+    "compare": "views.compare_view",
+    "CompareView": "views.compare_view",
+    "NeuronView": "views.neuron_view",
     "LayerSlider": "views.layer_slider",
+    "FeaturePanel": "views.feature_panel",
+    "FeatureStrip": "views.feature_strip",
+    "FeatureTable": "views.feature_table",
+    "SteerView": "views.steer_view",
     "Explorer": "views.explorer",
     "explore": "views.explorer",
     "Selection": "views.selection",
@@ -148,21 +173,28 @@ _HOMES = {
 __all__ = [
     "SAE",
     "Attributions",
+    "CompareView",
     "ContributionGraph",
     "Explorer",
     "FeatureActivations",
+    "FeaturePanel",
     "FeatureStats",
+    "FeatureStrip",
+    "FeatureTable",
     "HeadGrid",
+    "HeadView",
     "Heatmap",
     "LayerSlider",
     "MixingMap",
     "NeuronView",
     "RelevanceMap",
     "Selection",
+    "SteerView",
     "TokenAxis",
     "TokenStrip",
     "Trace",
     "Unit",
+    "ablate_heads",
     "agreement",
     "alti",
     "alti_logit",
@@ -172,12 +204,16 @@ __all__ = [
     "check",
     "check_conservation",
     "chefer",
+    "compare",
     "compat",
     "contribution_graph",
     "decompx",
+    "demo_book",
     "demo_model",
     "demo_texts",
     "direct_logit_attribution",
+    "drop_tokens",
+    "edit_attention",
     "evaluate",
     "explain",
     "explore",
@@ -190,6 +226,7 @@ __all__ = [
     "induction_score",
     "input_x_gradient",
     "integrated_gradients",
+    "interventions",
     "link",
     "load",
     "lrp",
@@ -207,6 +244,7 @@ __all__ = [
     "signed_attention",
     "statistics",
     "steer",
+    "suppress",
     "targets",
     "to_html",
     "trace",

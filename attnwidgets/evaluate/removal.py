@@ -206,8 +206,10 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
             yield embedded
         return
     from attnwidgets.tracing.borrow import borrowed, unwrap
+    from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.recorder import forward_parameters
 
+    require_same_interventions(trace, _PURPOSE)
     model = unwrap(trace.model)
     takes = forward_parameters(model)
     options: dict[str, Any] = {"return_dict": True}

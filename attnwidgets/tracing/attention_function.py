@@ -7,6 +7,7 @@ architecture.
 
 from __future__ import annotations
 
+import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,12 +54,32 @@ class Observer(Protocol):
         value: Tensor,
         weights: Tensor,
         settings: dict[str, Any],
+        *,
+        changed: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with."""
+        """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with.
+
+        `changed` says that the weights are not what follows from queries and keys.
+        """
 
     def done(self, module: nn.Module, output: Tensor) -> None:
         """Take what the heads return, [batch, head, query, dim]."""
 
+
+class Changer(Protocol):
+    """What changes the attention of a module for everyone who calls it."""
+
+    def weigh(
+        self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
+    ) -> Tensor:
+        """Return weights [batch, head, query, key] to go on with; the very same where nothing changes."""
+
+    def write(self, module: nn.Module, output: Tensor) -> Tensor:
+        """Return what the heads return, [batch, head, query, dim]."""
+
+
+# By module and not by context, since what is changed is the model, whatever thread generates with it.
+changers: weakref.WeakKeyDictionary[nn.Module, Changer] = weakref.WeakKeyDictionary()
 
 # A context variable, so that a recording in one thread never sees a call made by another.
 observer: ContextVar[Observer | None] = ContextVar("attnwidgets_observer", default=None)
@@ -133,11 +154,17 @@ def attention(
     settings: dict[str, Any] = {"mask": attention_mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}
     weights = attention_weights(query, key, **settings)
-    watching = observer.get()
+    watching, changing = observer.get(), changers.get(module)
+    plain = weights
+    if changing is not None:
+        weights = changing.weigh(module, query, key, weights, settings)
     if watching is not None:
-        weights, value = watching.see(module, query, key, value, weights, settings)
+        changed = weights is not plain
+        weights, value = watching.see(module, query, key, value, weights, settings, changed=changed)
     weights = torch.nn.functional.dropout(weights, p=dropout, training=module.training)
     output = torch.matmul(weights.to(value.dtype), repeat_heads(value, query.shape[1]))
+    if changing is not None:
+        output = changing.write(module, output)
     if watching is not None:
         watching.done(module, output)
     return output.transpose(1, 2).contiguous(), weights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
@@ -78,7 +78,19 @@ def _stack(name: str) -> str:
     return re.split(r"\.\d+(?:\.|$)", name)[0]
 
 
-def _calls_by_stream(model: nn.Module, calls: Sequence[Call]) -> dict[str, list[Call]]:
+class Named(Protocol):
+    """Something that stands for a module of a model: an attention call, or the module itself."""
+
+    @property
+    def name(self) -> str:
+        """The module's name in the model."""
+
+
+AnyNamed = TypeVar("AnyNamed", bound=Named)
+
+
+def by_stream(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyNamed]]:
+    """Return attention calls, or what is named like them, by the stream that they belong to, in order."""
     ids = {id(module): name for name, module in model.named_modules()}
     encoder = _encoder_of(unpeft(model))
     inside = (
@@ -86,7 +98,7 @@ def _calls_by_stream(model: nn.Module, calls: Sequence[Call]) -> dict[str, list[
         if encoder is not None
         else set()
     )
-    streams: dict[str, list[Call]] = {}
+    streams: dict[str, list[AnyNamed]] = {}
     outside = [call for call in calls if call.name not in inside]
     if encoder is not None and outside and len(outside) < len(calls):
         streams = {"encoder": [], "decoder": [], "cross": []}
@@ -130,8 +142,11 @@ def traces_of(
     memory: int,
 ) -> list[Trace]:
     """Return one trace per sample; padding is cut from every map."""
+    from attnwidgets.tracing.interventions import said_of
+
+    said = said_of(given_model)
     if done.calls:
-        streams: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = _calls_by_stream(model, done.calls)
+        streams: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = by_stream(model, done.calls)
     else:
         streams = dict(done.given)
     reader = text_tokenizer(tokenizer)
@@ -165,6 +180,7 @@ def traces_of(
                 warning="; ".join(notes),
                 memory=memory,
                 predicted=predict(own, config, reader, tensor, generates=can_generate(model)),
+                interventions=said,
             )
         )
     return found

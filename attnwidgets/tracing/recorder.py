@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.attention_function import NAME, UnsupportedModelError, attention, observer
+from attnwidgets.tracing.attention_function import (
+    NAME,
+    UnsupportedModelError,
+    attention,
+    changers,
+    observer,
+)
 from attnwidgets.tracing.borrow import implementation
 
 if TYPE_CHECKING:
@@ -62,12 +68,14 @@ class Recording:
         value: Tensor,
         weights: Tensor,
         settings: dict[str, Any],
+        *,
+        changed: bool,
     ) -> tuple[Tensor, Tensor]:
         """Keep a call's inputs (never its weights, unless edited) and apply the edits."""
         given = weights
         for edit in self.edits:
             weights, value = edit(len(self.calls), module, weights, value)
-        kept = None if weights is given else weights.detach()
+        kept = weights.detach() if changed or weights is not given else None
         name = self.names.get(id(module), type(module).__name__)
         detached = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in settings.items()}
         self.calls.append(Call(name, query.detach(), key.detach(), detached, kept))
@@ -171,12 +179,18 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         )
     length = max(call.key.shape[2] for call in session.calls)
     proof = (type(model), type(getattr(model, "config", None)), length.bit_length())
-    if proof not in _proved:
+    # What is changed on purpose is not what a plain pass returns.
+    if proof not in _proved and not _changed(model):
         difference = _difference(model, inputs, options, outputs)
         if difference is not None:
             return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
         _proved.add(proof)
     return Pass(outputs, tuple(session.calls))
+
+
+def _changed(model: nn.Module) -> bool:
+    """Return whether an intervention is in force on a model."""
+    return bool(changers) and any(module in changers for module in model.modules())
 
 
 def _difference(
@@ -241,6 +255,8 @@ def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:
 def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
     """Take the weights a model returns under eager attention, for models the interface does not reach."""
     name = type(model).__name__
+    if _changed(model):
+        raise UnsupportedModelError(f"Interventions do not reach the attention of {name}: {reason}.")
     with implementation(model, "eager"):
         try:
             outputs = model(**inputs, **options, output_attentions=True)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, unwrap
+from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recorder import forward_parameters, recording
 from attnwidgets.tracing.trace import RecordedLayer, Trace
@@ -206,6 +207,7 @@ def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"
         )
+    require_same_interventions(trace, purpose)
     recorded = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
     if len(recorded) != trace.n_layers(stream):
         why = trace.warning or "its attention was given, not recorded"

@@ -6,6 +6,7 @@ import re
 import threading
 import uuid
 from collections import OrderedDict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -18,9 +19,11 @@ from attnwidgets.tracing.precision import kept_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
 
+    from attnwidgets.tracing.difference import Difference
     from attnwidgets.tracing.predictions import Prediction
     from attnwidgets.tracing.recorder import Call
     from attnwidgets.tracing.units import TokenAxis, Unit
@@ -160,6 +163,7 @@ class Trace:
         logits: The model's logits of this text, on the CPU: [token, vocabulary] or [class]; None without a
             head.
         inputs: The model's inputs for this text alone, to run it again.
+        interventions: What was changed in the model while it was recorded, in words.
     """
 
     stream_table: dict[str, Stream] = field(repr=False)
@@ -173,6 +177,7 @@ class Trace:
     memory: int = 10**9
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     predicted: tuple[str, tuple[Prediction, ...]] = field(default=("", ()), repr=False)
+    interventions: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -334,6 +339,37 @@ class Trace:
     def predictions_title(self) -> str:
         """What the predictions are of: "next token", "class", "[MASK] at 6", or "" where there are none."""
         return self.predicted[0]
+
+    def rerun(self, *interventions: AbstractContextManager[Any]) -> Trace:
+        """Return the trace of the same input with the model as it is now: one recorded pass.
+
+        Args:
+            interventions: What is to be in force meanwhile, beside what is already::
+
+                trace.rerun(aw.ablate_heads(trace, {3: [1, 4]}))
+
+        Raises:
+            ValueError: If the trace has no model, or its attention was not recorded.
+        """
+        from attnwidgets.tracing.again import again
+
+        with ExitStack() as stack:
+            for one in interventions:
+                stack.enter_context(one)
+            return again(self)
+
+    def diff(self, other: Trace) -> Difference:
+        """Return what differs between this trace and another of the same input: predictions and attention.
+
+        Args:
+            other: What `rerun` returned, or a trace of the same tokens by another model of the same shape.
+
+        Raises:
+            ValueError: If it is of other tokens.
+        """
+        from attnwidgets.tracing.difference import difference
+
+        return difference(self, other)
 
     def predictions(self, k: int = 10) -> tuple[Prediction, ...]:
         """Return the `k` most probable outputs, most probable first; () where the model predicts nothing."""

@@ -1,0 +1,303 @@
+"""Interventions in force: what changes a model's attention while `with` blocks run, and its undoing.
+
+Every intervention is entered on a model. The first one switches the model to the attention function that
+recording uses and takes its attention modules; the last one to leave puts everything back. They are applied
+in the order in which they were entered, in plain calls, in recorded ones and in `generate()`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.attention_function import NAME, UnsupportedModelError, changers
+from attnwidgets.tracing.borrow import borrowed, configs_of, implementation, unwrap
+from attnwidgets.tracing.recorder import register
+from attnwidgets.tracing.sites import Turns, sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from torch import Tensor, nn
+    from typing_extensions import Self
+
+    from attnwidgets.tracing.sites import Site
+
+_sessions: weakref.WeakKeyDictionary[nn.Module, _Session] = weakref.WeakKeyDictionary()
+_guard = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One attention call as an intervention sees it.
+
+    Attributes:
+        stream: Its stream.
+        layer: Its layer.
+        query: [batch, head, query, dim].
+        key: [batch, kv head, key, dim].
+        settings: mask, scaling, softcap and position_bias.
+        first_query: Position of the first query in the text; above 0 where a cache holds what came before.
+        first_key: Position of the first key; above 0 where a sliding window has left some behind.
+        changed: Whether an intervention before this one changed the weights.
+    """
+
+    stream: str
+    layer: int
+    query: Tensor
+    key: Tensor
+    settings: Mapping[str, Any]
+    first_query: int
+    first_key: int
+    changed: bool = False
+
+    @cached_property
+    def readable(self) -> Tensor:
+        """Which keys a query may read [batch or 1, 1, query, key]."""
+        mask = self.settings.get("mask")
+        if mask is None:
+            shape = (1, 1, self.query.shape[2], self.key.shape[2])
+            return torch.ones(shape, dtype=torch.bool, device=self.query.device)
+        found: Tensor = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+        return found
+
+    def queries(self, positions: frozenset[int] | None) -> list[int]:
+        """Return which rows of the call are at some positions of the text."""
+        places = range(self.query.shape[2])
+        return [at for at in places if positions is None or at + self.first_query in positions]
+
+    def keys(self, positions: frozenset[int]) -> list[int]:
+        """Return which columns of the call are at some positions of the text."""
+        return [at for at in range(self.key.shape[2]) if at + self.first_key in positions]
+
+
+class Intervention:
+    """A change of a model's attention, in force while its `with` block runs.
+
+    It may be entered again after it was left, and beside others; `aw.interventions(model)` lists what is in
+    force.
+
+    Attributes:
+        kind: What makes it ("ablate_heads").
+        said: What it does, in words.
+        where: Stream and layer of every attention that it changes.
+    """
+
+    def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
+        self.kind, self.said, self.where = kind, said, where
+        self._model = unwrap(getattr(model, "model", model) if hasattr(model, "stream_table") else model)
+
+    def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
+        """Return weights [batch, head, query, key] to go on with."""
+        return weights
+
+    def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
+        """Return what the heads return, [batch, head, query, dim], to go on with."""
+        return output
+
+    def __enter__(self) -> Self:
+        with _guard:
+            session = _sessions.get(self._model)
+            if session is None:
+                session = _Session(self._model)
+                session.begin()
+                _sessions[self._model] = session
+            if any(one is self for one in session.active):
+                message = f"{self!r} is in force already; make another one with aw.{self.kind}."
+                raise RuntimeError(message)
+            session.active.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _guard:
+            session = _sessions[self._model]
+            session.active = [one for one in session.active if one is not self]
+            if not session.active:
+                del _sessions[self._model]
+                session.end()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}: {self.said}>"
+
+
+def interventions(model: Any = None) -> tuple[Intervention, ...]:
+    """Return the interventions in force, in the order in which they are applied.
+
+    Args:
+        model: A model or a trace of one; None: on any model.
+    """
+    if model is None:
+        return tuple(one for session in list(_sessions.values()) for one in session.active)
+    if hasattr(model, "stream_table"):
+        model = model.model
+    session = None if model is None else _sessions.get(unwrap(model))
+    return () if session is None else tuple(session.active)
+
+
+def said_of(model: Any) -> tuple[str, ...]:
+    """Return what the interventions in force on a model do, in words."""
+    return tuple(one.said for one in interventions(model))
+
+
+def require_same_interventions(trace: Any, purpose: str) -> None:
+    """Raise ValueError where a trace was recorded under other interventions than are in force now.
+
+    What runs the model again would explain another model than the trace shows.
+    """
+    then, now = tuple(trace.interventions), said_of(trace.model)
+    if then == now:
+        return
+    if then:
+        message = (
+            f"{purpose} runs the model again, and this trace was recorded with {'; '.join(then)}"
+            f"{' and now there is ' + '; '.join(now) if now else ''}: call it inside of the same with block."
+        )
+    else:
+        message = (
+            f"{purpose} runs the model again, which is now changed ({'; '.join(now)}), and this trace was "
+            "recorded before that: trace again inside of the with block (trace.rerun()), or call it outside."
+        )
+    raise ValueError(message)
+
+
+@dataclass(eq=False)
+class _Session:
+    """One model with the interventions in force on it."""
+
+    model: nn.Module
+    active: list[Intervention] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._table: dict[str, tuple[Site, ...]] = sites(self.model)
+        self._turns = Turns(self._table)
+        self._undo = ExitStack()
+        self._next: dict[int, int] = {}
+        self._local = threading.local()
+        self._calls = 0
+        self._running = False
+
+    def begin(self) -> None:
+        """Switch the model."""
+        modules = {id(site.module): site.module for own in self._table.values() for site in own}
+        if any(module in changers for module in modules.values()):
+            message = (
+                f"parts of this {type(self.model).__name__} are changed through another model that holds "
+                "them: enter all interventions with the same model."
+            )
+            raise ValueError(message)
+        register()
+        with ExitStack() as undo:
+            if any(getattr(part, "_compiled_call_impl", None) is not None for part in self.model.modules()):
+                undo.enter_context(torch.compiler.set_stance("force_eager"))
+            undo.callback(self.model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
+            undo.callback(self.model.register_forward_hook(self._after, with_kwargs=True).remove)
+            undo.enter_context(_switched(self.model))
+            for module in modules.values():
+                changers[module] = self
+                undo.callback(changers.pop, module, None)
+            self._undo = undo.pop_all()
+
+    def end(self) -> None:
+        """Put everything back."""
+        self._undo.close()
+
+    def _before(self, *_: Any) -> None:
+        self._turns.start()
+        self._calls, self._running = 0, True
+
+    def _after(self, model: nn.Module, *_: Any) -> None:
+        self._running = False
+        if not self._calls:
+            message = (
+                f"interventions do nothing in {type(model).__name__}: it computes attention outside "
+                "transformers' attention interface, or was switched to another implementation inside of the "
+                "with block."
+            )
+            raise UnsupportedModelError(message)
+
+    def weigh(
+        self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
+    ) -> Tensor:
+        """Apply what changes weights, in order."""
+        self._calls += 1
+        place = self._turns.of(module)
+        if place is None:
+            return weights
+        stream, layer = place
+        if not self._running and sum(site.module is module for site in self._table[stream]) > 1:
+            message = (
+                f"a block of {type(self.model).__name__} that is several layers was called by itself, so "
+                "that an intervention cannot tell which it is."
+            )
+            raise UnsupportedModelError(message)
+        first_query, first_key = self._positions(module, stream, query, key, settings)
+        plain = weights
+        for one in self.active:
+            seen = Seen(
+                stream, layer, query, key, settings, first_query, first_key, changed=weights is not plain
+            )
+            if (stream, layer) in one.where:
+                weights = one.weigh(seen, weights)
+        self._local.seen = Seen(stream, layer, query, key, settings, first_query, first_key)
+        return weights
+
+    def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh was told of it
+        """Apply what changes what heads return, in order."""
+        seen: Seen | None = self._local.seen
+        self._local.seen = None
+        if seen is not None:
+            for one in self.active:
+                if (seen.stream, seen.layer) in one.where:
+                    output = one.write(seen, output)
+        return output
+
+    def _positions(
+        self, module: nn.Module, stream: str, query: Tensor, key: Tensor, settings: Mapping[str, Any]
+    ) -> tuple[int, int]:
+        """Return the positions of a call's first query and first key in the text."""
+        n_queries, n_keys = query.shape[2], key.shape[2]
+        if stream == "cross":
+            # The decoder's self-attention of the same layer came before and knows.
+            return max(0, self._next.get(-1, n_queries) - n_queries), 0
+        first_query = first_key = 0
+        if n_keys != n_queries:
+            last = n_keys - 1
+            mask = settings.get("mask")
+            if mask is not None:
+                # A cache of fixed size holds room for what is to come.
+                read = Seen(stream, 0, query, key, settings, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
+                last = int(read.nonzero().max()) if bool(read.any()) else last
+            first_query = last + 1 - n_queries
+            known = self._next.get(id(module), 0)
+            if known > first_query and last == n_keys - 1:
+                # A sliding window has forgotten the first keys.
+                first_query, first_key = known, known + n_queries - n_keys
+        self._next[id(module)] = first_query + n_queries
+        if stream == "decoder":
+            self._next[-1] = first_query + n_queries
+        return first_query, first_key
+
+
+@contextmanager
+def _switched(model: nn.Module) -> Iterator[None]:
+    """Keep a model switched to the recorded attention function; it is held by nobody while it is switched."""
+    if not configs_of(model):
+        message = f"{type(model).__name__} has no configuration that says how it attends."
+        raise UnsupportedModelError(message)
+    with ExitStack() as stack:
+        with borrowed(model):
+            stack.enter_context(implementation(model, NAME))
+        try:
+            yield
+        finally:
+            with borrowed(model):
+                stack.close()

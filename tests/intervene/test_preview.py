@@ -1,0 +1,67 @@
+"""A preview is what the whole model predicts, with only the layers run that an intervention reaches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.intervene.preview import preview
+from tests.intervene.test_interventions import logits, t5, text, vit
+
+LAYERS = {"BERT": "bert.encoder.layer", "GPT-2": "transformer.h", "Llama": "model.layers"}
+
+
+def calls(trace: Any, blocks: Any, one: Any) -> list[int]:
+    """Which attention modules run for a preview, by block."""
+    seen: list[int] = []
+    handles = [
+        next(part for name, part in block.named_modules() if name.endswith(("query", "c_attn", "q_proj")))
+        .register_forward_hook(lambda *_, at=at: seen.append(at))
+        for at, block in enumerate(blocks)
+    ]  # fmt: skip
+    preview(trace, one)
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+@pytest.mark.parametrize("make", [*(lambda n=n: text(n) for n in (*LAYERS, "ALBERT", "Gemma 2")), t5, vit])
+def test_a_preview_is_the_rerun(make: Any) -> None:
+    trace = make()
+    for stream in trace.streams:
+        for layer in range(trace.n_layers(stream)):
+            one = aw.ablate_heads(trace, {layer: [0, 2]}, stream=stream)
+            found, whole = preview(trace, one), trace.rerun(one)
+            torch.testing.assert_close(found.logits, whole.logits, atol=1e-12, rtol=0)
+            assert [p.id for p in found.after] == [p.id for p in whole.predictions(100)]
+            assert found.before == trace.predictions(100)
+    plain = logits(trace)
+    both = (aw.ablate_heads(trace, (0, 1)), aw.ablate_heads(trace, (1, 1)))
+    torch.testing.assert_close(preview(trace, *both).logits, trace.rerun(*both).logits, atol=1e-12, rtol=0)
+    assert torch.equal(logits(trace), plain)
+    assert all("forward" not in vars(module) for module in trace.model.modules())
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_only_the_layers_from_the_changed_one_on_run(name: str) -> None:
+    trace = text(name)
+    blocks = trace.model.get_submodule(LAYERS[name])
+    first, last = aw.ablate_heads(trace, (0, 1)), aw.ablate_heads(trace, (1, 2))
+    assert calls(trace, blocks, last) == [0, 1, 1], "one pass is made, once"
+    assert calls(trace, blocks, aw.ablate_heads(trace, (1, 1))) == [1]
+    assert calls(trace, blocks, first) == [0, 1]
+
+
+def test_what_goes_wrong_inside_leaves_the_blocks_alone() -> None:
+    trace = text("GPT-2")
+    ahead = aw.edit_attention(trace, (1, 0), torch.full((6, 6), 1 / 6))
+    with pytest.raises(ValueError, match="read token 1"):
+        preview(trace, ahead)
+    assert all("forward" not in vars(module) for module in trace.model.modules())
+    with aw.ablate_heads(trace, (0, 0)), pytest.raises(ValueError, match="recorded before"):
+        preview(trace, aw.ablate_heads(trace, (1, 0)))
+    with pytest.raises(ValueError, match="has none"):
+        preview(aw.from_attentions([torch.eye(2)[None]], ["a", "b"]))
