@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.units import TokenAxis, Unit
-from attnwidgets.tracing.words import given_spans, sentence_spans, unit_from_spans, word_spans
+from attnwidgets.tracing.words import (
+    given_spans,
+    paragraph_spans,
+    sentence_spans,
+    unit_from_spans,
+    word_spans,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +41,12 @@ class Text:
     boundary: int | None = None
 
     def axis(self) -> TokenAxis:
-        """Return the axis with units token, word and sentence."""
+        """Return the axis with units token, word, sentence and paragraph."""
         # Segments are laid one after the other, so that one pass over characters serves both texts.
         whole = ""
         words: list[tuple[int, int]] = []
         sentences: list[tuple[int, int]] = []
+        paragraphs: list[tuple[int, int]] = []
         starts = []
         for text, given in zip(self.texts, self.words, strict=False):
             start = len(whole)
@@ -47,6 +54,7 @@ class Text:
             found = word_spans(text) if given is None else given_spans(text, given)
             words += [(start + b, start + e) for b, e in found]
             sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
+            paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
             whole += text + "\n"
         spans = [
             (starts[s] + b, starts[s] + e) if e > b else (0, 0)
@@ -58,6 +66,7 @@ class Text:
             "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
             "word": unit_from_spans("word", whole, words, *arguments),
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
+            "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
         }
         return TokenAxis(
             self.tokens, units, self.segment, self.boundary, "\n".join(t for t in self.texts if t)

@@ -17,7 +17,7 @@ class Unit:
     """An ordered list of spans over tokens.
 
     Args:
-        name: "token", "word", "sentence", "span", "patch" or "frame".
+        name: "token", "word", "sentence", "paragraph", "span", "patch" or "frame".
         labels: Display strings, one per element.
         spans: Token indices of every element. Non-contiguous spans are allowed;
             every token belongs to exactly one element.

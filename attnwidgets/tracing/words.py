@@ -1,4 +1,4 @@
-"""Words and sentences over tokens.
+"""Words, sentences and paragraphs over tokens.
 
 Words are found in the text, not in the vocabulary, so that every tokenizer gives the same words:
 
@@ -33,6 +33,7 @@ _KANA = re.compile("[\u3040-\u30fa\u30fc-\u30ff]")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al)|(?<![^\W\d_])[A-Z])\.$"
 )
+_PARAGRAPH = re.compile(r"\S(?:.*?\S)??(?=\s*\Z|\s*\n[^\S\n]*\n)", re.DOTALL)
 _STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）]*|\n+")
 
 
@@ -91,6 +92,11 @@ def sentence_spans(text: str) -> list[Span]:
             spans.append((begin + lead, begin + len(part.rstrip())))
         begin = max(begin, end)
     return spans
+
+
+def paragraph_spans(text: str) -> list[Span]:
+    """Return the character spans of the paragraphs of a text: what blank lines separate."""
+    return [part.span() for part in _PARAGRAPH.finditer(text)]
 
 
 def given_spans(text: str, words: Sequence[str], argument: str = "words") -> list[Span]:

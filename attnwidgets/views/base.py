@@ -13,6 +13,7 @@ from traitlets import Dict, Unicode
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.views.beside import are_attributions, beside
+from attnwidgets.views.filters import KEYWORDS, checked_filters
 from attnwidgets.views.keys import base_of
 from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
@@ -66,6 +67,14 @@ class View(anywidget.AnyWidget):
         units: Units offered ("token", "word", ...); empty: all.
         layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
         layout: ipywidgets Layout of the output.
+        hide_special: Leave special tokens out of maps and strips; "renormalise": and divide the rest of
+            every row by its sum, where rows are shares. What is left out is never drawn as a zero.
+        keep_mass: Show the largest values of every row, up to this share of its mass.
+        threshold: Show no value smaller than this.
+        scale: Colours by "linear", "sqrt" or "log"; None: "sqrt" in matrices, "linear" in texts.
+        color_range: "map": each map's own range; "all": one for all layers and heads.
+        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed values;
+            where it does not fit, the view's own.
 
     Raises:
         TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
@@ -76,6 +85,8 @@ class View(anywidget.AnyWidget):
     _MANY_METHODS: ClassVar[bool] = False
     _WITH_LAYERS: ClassVar[bool] = False
     _MARKS: ClassVar[str] = ""
+    _FILTERS: ClassVar[bool] = False  # whether it takes the keywords of `views.filters`
+    _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
     PARTS: ClassVar[tuple[str, ...]] = ()
 
     _esm = Unicode().tag(sync=True)
@@ -99,8 +110,10 @@ class View(anywidget.AnyWidget):
         layout: Any = None,
         **unknown: Any,
     ) -> None:
+        filters = {name: unknown.pop(name) for name in KEYWORDS if self._FILTERS and name in unknown}
         for name in unknown:
-            known = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
+            common = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
+            known = (*self._KEYWORDS, *common, *(KEYWORDS if self._FILTERS else ()))
             near = suggest(name, known)
             raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
         if index_base not in {0, 1}:
@@ -129,7 +142,8 @@ class View(anywidget.AnyWidget):
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
-        }
+            "filters": checked_filters(self._VIEW, **filters),
+        } | self._own_options()
         self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
         traits = self._connect(fixed=not self._MANY_METHODS and main is shown)
         super().__init__(
@@ -147,6 +161,10 @@ class View(anywidget.AnyWidget):
     def _csv(self, **place: Any) -> tuple[str, list[bytes]]:
         """Answer with the numbers looked at; see `views.values.to_csv`."""
         return to_csv(self.store, **place), []
+
+    def _own_options(self) -> dict[str, Any]:
+        """Return, and check, the options that only this view has; called when what it shows is known."""
+        return {}
 
     def _topics(self) -> Mapping[str, Topic]:
         """Return what this view's browser side may ask; called once, at the end of `__init__`."""
@@ -227,7 +245,7 @@ class View(anywidget.AnyWidget):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
-        self.options = dict(self._options)
+        self.options = self._options | {"filters": self.options["filters"]}  # those are the reader's
 
     @property
     def name(self) -> str:
@@ -293,7 +311,7 @@ class View(anywidget.AnyWidget):
         with self.hold_trait_notifications():
             self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
             self.store, self.selection = traits["store"], traits["selection"]
-            self.options = dict(self._options)
+            self.options = self._options | {"filters": self.options["filters"]}
         self.open()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:

@@ -24,7 +24,8 @@ class Explorer(View):
     """
 
     _VIEW = "Explorer"
-    PARTS = ("explorer", "layers")
+    PARTS = ("explorer", "layers", "filters")
+    _FILTERS = True
     _MANY_METHODS = True
     _MARKS = "both"
 

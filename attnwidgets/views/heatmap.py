@@ -14,3 +14,5 @@ class Heatmap(View):
 
     _VIEW = "Heatmap"
     _MARKS = "cells"
+    _FILTERS = True
+    PARTS = ("filters",)

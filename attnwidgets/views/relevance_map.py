@@ -16,5 +16,6 @@ class RelevanceMap(View):
     """
 
     _VIEW = "RelevanceMap"
-    PARTS = ("layers",)
+    PARTS = ("layers", "filters")
+    _FILTERS = True
     _WITH_LAYERS = True

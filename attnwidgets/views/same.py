@@ -38,6 +38,13 @@ def units_of(explanation: Any) -> list[str]:
     return list(dict.fromkeys([explanation.unit, *names]))
 
 
+def divides(explanation: Any, unit: str) -> bool:
+    """Return whether a unit says more than that all is one: a text of one paragraph is not read by them."""
+    axes = [getattr(explanation, name, None) for name in ("query", "key", "axis")]
+    found = [axis.units[unit] for axis in axes if axis is not None and unit in axis.units]
+    return unit != "paragraph" or any(sum(not special for special in one.special) > 1 for one in found)
+
+
 def in_unit(explanation: Any, unit: str) -> Any:
     """Return an explanation in another unit, or None where it cannot be read so."""
     if unit == explanation.unit or unit not in units_of(explanation):

@@ -16,7 +16,7 @@ from attnwidgets.views.header import describe, looked_at
 from attnwidgets.views.jobs import Job, Jobs
 from attnwidgets.views.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.runtime import SharedModel
-from attnwidgets.views.same import in_unit, same, units_of
+from attnwidgets.views.same import divides, in_unit, same, units_of
 from attnwidgets.views.sources import Source
 from attnwidgets.views.thumbnails import thumbnails
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from attnwidgets.views.menu import Entry
 
     Answer = tuple[dict[str, Any], list[bytes]]
+
+
+LAYER_BYTES = 8_000_000
+"""Beyond it a message that answers for several heads of a layer takes no further one."""
 
 
 class TileStore(SharedModel):
@@ -140,7 +144,8 @@ class TileStore(SharedModel):
 
     def _add(self, explanation: Any, key: str, units: Sequence[str] | frozenset[str]) -> None:
         offered = units_of(explanation)
-        for unit in [name for name in offered if name in units] or offered[: 1 if units else None]:
+        shown = [name for name in offered if divides(explanation, name)]
+        for unit in [name for name in offered if name in units] or shown[: 1 if units else None]:
             asked = base_of(key) in self._askable
             with self._lock:
                 source = Source(explanation, key, unit, targets=asked)
@@ -311,7 +316,7 @@ class TileStore(SharedModel):
         """Return the source that must compute a layer before it can answer a request."""
         source, layer = self._sources.get(request.get("source", "")), request.get("layer")
         waits = source is not None and layer in source.layers and layer not in source.ready
-        return source if waits and request["kind"] == "tile" else None
+        return source if waits and request["kind"] in {"tile", "layer"} else None
 
     def _compute(self, request: dict[str, Any]) -> None:
         source = self._source(request.get("source", ""))
@@ -324,7 +329,7 @@ class TileStore(SharedModel):
         kind, number = request["kind"], request.get("id")
         if kind == "ping":
             return {"kind": "pong", "id": number}, []
-        read = {"tile": _tile, "row": _row, "thumbs": _thumbs}.get(kind)
+        read = {"tile": _tile, "layer": _layer, "row": _row, "thumbs": _thumbs}.get(kind)
         if read is None:
             return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
         try:
@@ -364,6 +369,26 @@ def _open(explanation: Any, layer: int | None) -> None:
 def _tile(source: Source, request: dict[str, Any]) -> Answer:
     tile = source.tile(request["layer"], request["head"])
     return {"kind": "tile", "id": request["id"], **tile.meta()}, [tile.data]
+
+
+def _layer(source: Source, request: dict[str, Any]) -> Answer:
+    tiles: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    parts: list[bytes] = []
+    length = 0
+    for head in request["heads"]:
+        if length >= LAYER_BYTES:  # the browser asks for the rest
+            break
+        try:
+            tile = source.tile(request["layer"], head)
+        except IndexError as error:
+            refused.append({"head": head, "message": str(error)})
+            continue
+        tiles.append({**tile.meta(), "offset": length, "length": len(tile.data)})
+        parts.append(tile.data)
+        length += len(tile.data)
+    place = {"source": source.id, "layer": request["layer"], "tiles": tiles, "refused": refused}
+    return {"kind": "layer", "id": request["id"], **place}, [b"".join(parts)]
 
 
 def _row(source: Source, request: dict[str, Any]) -> Answer:

@@ -14,3 +14,5 @@ class TokenStrip(View):
 
     _VIEW = "TokenStrip"
     _MARKS = "elements"
+    _FILTERS = True
+    PARTS = ("filters",)

@@ -3,6 +3,9 @@ import type { Codes, ThumbSheet, Tile } from "./context.ts";
 import { withinError } from "./numbers.ts";
 import type { Thumbs, TileMeta } from "./wire.ts";
 
+/** The code of what a filter leaves out, which is no zero. */
+export const HIDDEN = 256;
+
 /** Bytes of one encoded tile. */
 export function encodedLength(meta: TileMeta): number {
   return meta.codec === "u8tri" ? (meta.rows * (meta.rows + 1)) / 2 : meta.rows * meta.cols;

@@ -1,5 +1,5 @@
 /** From codes to colours: one table of 256 colours for each (encoding, range, scale, map). */
-import { valueTable } from "./codec.ts";
+import { HIDDEN, valueTable } from "./codec.ts";
 import { COLORMAPS } from "./colormaps.ts";
 import type { Theme } from "./context.ts";
 
@@ -30,10 +30,19 @@ export function mapTable(name: MapName): Uint8Array {
   return table;
 }
 
+/** Palettes by name, all safe for colour-blind readers: the maps of a light and of a dark page. The first is taken. */
+export const PALETTES: readonly [Palettes, Palettes] = [
+  { viridis: ["viridis", "viridis"], cividis: ["cividis", "cividis"], greys: ["greys", "ink"] },
+  { "red-blue": ["rdbu", "berlin"], "orange-purple": ["puor", "managua"] },
+];
+
+type Palettes = Record<string, readonly [light: MapName, dark: MapName]>;
+
 /** The map for a heatmap: signed values diverge from a middle that looks like the page. */
-export function heatMap(isSigned: boolean, theme: Theme): MapName {
-  if (isSigned) return theme === "dark" ? "berlin" : "rdbu";
-  return "viridis";
+export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName {
+  const known = PALETTES[isSigned ? 1 : 0];
+  const [light, dark] = (known[palette] ?? Object.values(known)[0]) as Palettes[string];
+  return theme === "dark" ? dark : light;
 }
 
 /** Place of a value in a range, 0 to 1 (signed ranges: 0.5 is zero). */
@@ -75,7 +84,7 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   const { gamma, scale, range, mode } = options;
   const values = valueTable(options.signed ?? false, gamma, scale);
   const rgb = mapTable(name);
-  const out = new Uint32Array(256);
+  const out = new Uint32Array(HIDDEN + 1); // what is left out has no colour
   for (let byte = 0; byte < 256; byte += 1) {
     const at = 3 * Math.round(255 * place(values[byte] ?? 0, range, mode));
     out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;

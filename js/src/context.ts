@@ -22,7 +22,8 @@ import type {
   ViewState,
 } from "./wire.ts";
 
-export type Codes = Uint8Array | Int8Array;
+/** Int16Array: a filtered tile's. */
+export type Codes = Uint8Array | Int8Array | Int16Array;
 export type Theme = "light" | "dark";
 
 /** One decoded matrix: codes unpacked to rows * cols, row-major (the masked part of a causal map is 0). */
@@ -70,6 +71,11 @@ export interface TileClient {
    * replaces older ones that were not sent yet. Views that need several tiles at a time name a slot for each.
    */
   request(source: string, layer: number, head: HeadKey, slot?: string): void;
+  /**
+   * Ask for several heads of a layer in one message. What does not fit into one is asked for again when "tiles" is
+   * announced, until every head is here or `failure` says why not.
+   */
+  requestHeads(source: string, layer: number, heads: HeadKey[]): void;
   /** Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). */
   row(source: string, layer: number, head: HeadKey, row: number): Promise<Float32Array | null>;
   /** Why the store refused this tile (without layer and head: these thumbnails), if it did. */
@@ -160,6 +166,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
   marks: [],
   methods: [],
   units: [],
+  filters: {},
 };
 
 /**

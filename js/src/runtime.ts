@@ -121,7 +121,8 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   return {
     add,
     async render(props, name, ...parts) {
-      for (const part of views[name] ? [] : parts) {
+      // A page has added all of its parts before.
+      for (const part of runtime ? parts : []) {
         const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);
         add(exports.code);
       }

@@ -136,6 +136,7 @@ export interface StoreState {
  */
 export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
+  | { kind: "layer"; id: number; source: string; layer: number; heads: HeadKey[] }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
   | { kind: "thumbs"; id: number; source: string }
   | { kind: "method"; id: number; source: string; layer: number }
@@ -143,12 +144,21 @@ export type Request =
   | { kind: "ping"; id: number };
 
 /**
- * "tile", "thumbs": one buffer of codes. "row": one buffer of little-endian float32, exact. What takes the model waits
+ * "tile", "thumbs": one buffer of codes. "layer": one buffer with the tiles of several heads, and why others cannot be had;
+ * what would make it too large is left out, to be asked for again. "row": one buffer of little-endian float32, exact. What takes the model waits
  * until no cell is running (`done` is null), tells its progress, and ends with what was asked for, "made",
  * "cancelled" or "error".
  */
 export type Reply =
   | ({ kind: "tile"; id: number } & TileMeta)
+  | {
+      kind: "layer";
+      id: number;
+      source: string;
+      layer: number;
+      tiles: (TileMeta & Placed)[];
+      refused: { head: HeadKey; message: string }[];
+    }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
   | ({ kind: "thumbs"; id: number } & Thumbs)
   | { kind: "pong"; id: number }
@@ -185,6 +195,8 @@ export interface SelectionState {
   /** What the reader chose among the predictions, for methods that explain a target. */
   target: Outcome | null;
   foil: Outcome | null;
+  /** A feature of a sparse autoencoder. */
+  feature: number | null;
   hover: Cell | null;
 }
 
@@ -214,4 +226,19 @@ export interface ViewOptions {
   /** What an Explorer offers. Empty: everything the store has. */
   methods: string[];
   units: string[];
+  filters: Partial<Filters>;
+}
+
+/** What a view leaves out of its maps, and how it colours them; "": as the view does by itself. */
+export interface Filters {
+  /** Special tokens are shown; left out; left out, and the rest of every row divided by its sum. */
+  special: "show" | "hide" | "renormalise";
+  /** Share of every row's mass that is shown, the largest values first. */
+  mass: number;
+  /** Smaller values are not shown. */
+  least: number;
+  scale: "" | "linear" | "sqrt" | "log";
+  /** One colour range for all layers and heads, or one for each map. */
+  extent: "" | "map" | "all";
+  palette: string;
 }

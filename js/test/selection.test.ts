@@ -13,6 +13,7 @@ const OPTIONS: ViewOptions = {
   marks: [],
   methods: [],
   units: [],
+  filters: {},
 };
 const START: SelectionState = {
   layer: 0,
@@ -23,6 +24,7 @@ const START: SelectionState = {
   pinned: null,
   target: null,
   foil: null,
+  feature: null,
   hover: null,
 };
 

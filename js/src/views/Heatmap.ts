@@ -6,6 +6,7 @@
 import { heatMap, lut } from "../colour.ts";
 import type { Tile } from "../context.ts";
 import { fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
+import { filtered, filterPlace, filtersOf, setFilters } from "../filters.ts";
 import { roundUp } from "../numbers.ts";
 import type { Axis, Cell, Source } from "../wire.ts";
 import { createFigure } from "./figure.ts";
@@ -18,7 +19,7 @@ import { navigation, placeWords, plural, whereWords } from "./steps.ts";
 
 export const renderHeatmap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
-  const heading = createHeading(ctx);
+  const heading = createHeading(ctx, filterPlace(ctx));
   const busy = h("div.busy");
   const {
     element: figure,
@@ -31,7 +32,9 @@ export const renderHeatmap = view((ctx, root, signal) => {
     show,
   } = createFigure("attention map", busy);
   const readout = createReadout();
-  const scale = createScale(signal, true, () => paint());
+  const scale = createScale(signal, true, () =>
+    setFilters(ctx, { scale: scale.mode(), extent: scale.common() ? "all" : "map" }),
+  );
   const exactRows = createExactRows(ctx, () => point());
   let width = 0;
   let size: Size | null = null;
@@ -82,7 +85,10 @@ export const renderHeatmap = view((ctx, root, signal) => {
   /** Put the tile on the canvas, or keep the old picture dimmed while the tile is on its way. */
   const paint = (): void => {
     const { source, layer, head } = ctx.resolved();
-    tile = tiles.get(source.id, layer, head) ?? null;
+    const whatItIs = tiles.get(source.id, layer, head);
+    const chosen = filtersOf(ctx);
+    tile = whatItIs ? filtered(ctx, whatItIs, chosen) : null;
+    scale.follow(chosen.scale || "sqrt", chosen.extent === "all");
     tiles.request(source.id, layer, head);
     flag(plot, "data-stale", !tile);
     plot.ariaBusy = String(!tile);
@@ -100,9 +106,9 @@ export const renderHeatmap = view((ctx, root, signal) => {
       return;
     }
     if (!size) return;
-    const map = heatMap(source.signed, ctx.theme);
+    const map = heatMap(source.signed, ctx.theme, chosen.palette);
     const ends = range(tile, source);
-    const name = [source.id, layer, head, map, scale.mode(), ends, scale.common()].join("|");
+    const name = [source.id, layer, head, map, JSON.stringify(chosen), ends].join("|");
     if (name === painted) return;
     [painted, paintedSource] = [name, source.id];
     const { rows, cols, codes } = tile;
@@ -174,14 +180,19 @@ export const renderHeatmap = view((ctx, root, signal) => {
       if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
-  keyboard(plot, signal, {
-    ...navigation(ctx),
-    "Shift+ArrowUp": movePin(-1, 0),
-    "Shift+ArrowDown": movePin(1, 0),
-    "Shift+ArrowLeft": movePin(0, -1),
-    "Shift+ArrowRight": movePin(0, 1),
-    Enter: movePin(0, 0),
-  });
+  keyboard(
+    plot,
+    signal,
+    {
+      ...navigation(ctx),
+      "Shift+ArrowUp": movePin(-1, 0),
+      "Shift+ArrowDown": movePin(1, 0),
+      "Shift+ArrowLeft": movePin(0, -1),
+      "Shift+ArrowRight": movePin(0, 1),
+      Enter: movePin(0, 0),
+    },
+    "↑ ↓: layer · ← →: head · Shift + arrows, Enter: move the pinned cell · Escape: unpin",
+  );
   const draw = (): void => {
     layout();
     paint();

@@ -4,7 +4,8 @@ import type { ViewContext } from "../context.ts";
 import { atEnd, fill, h, on, put } from "../dom.ts";
 import type { HeadKey } from "../wire.ts";
 import { only, view } from "./frame.ts";
-import { headChoices, headWords, moveHead, moveLayer, plural, unitsOf, whereWords } from "./steps.ts";
+import { headChoices, headWords, moveHead, moveLayer, whereWords } from "./steps.ts";
+import { createUnits } from "./units.ts";
 
 const PLAY_EVERY_MS = 500;
 const SVG = "http://www.w3.org/2000/svg";
@@ -21,11 +22,11 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   const less = h("button.button.icon", { type: "button", "aria-label": "previous head" }, "‹");
   const more = h("button.button.icon", { type: "button", "aria-label": "next head" }, "›");
   const headField = h("span.stepper", less, heads, more);
-  const units = h("fieldset.segments", { "aria-label": "unit" });
+  const units = createUnits(ctx, signal);
   const note = h("div.note");
   root.role = "group";
   root.ariaLabel = "layer, head and unit";
-  fill(root, h("div.row", layers, headField, units), note);
+  fill(root, h("div.row", layers, headField, units.element), note);
 
   const player = createPlayer(ctx, signal, () => drawPlay());
   const drawPlay = (): void => {
@@ -49,12 +50,8 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   });
   on(less, signal, { click: () => moveHead(ctx, -1) });
   on(more, signal, { click: () => moveHead(ctx, 1) });
-  on(units, signal, { change: (event) => ctx.selection.set({ unit: (event.target as HTMLInputElement).value }) });
 
   let drawnHeads = "";
-  let drawnUnits = "";
-  // Radio buttons of one group find each other by name in the whole page.
-  const group = `aw-unit-${Math.random()}`;
   const update = (): void => {
     const at = ctx.layered();
     const { source, layer, head, notes } = at;
@@ -78,15 +75,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     range.hidden = alone;
     play.hidden = alone;
     put(note, notes.join(" · "));
-    const offered = ctx.options.unit ? [] : unitsOf(ctx.header(), ctx.source(), ctx.options.units);
-    units.hidden = offered.length < 2;
-    if (drawnUnits !== offered.join()) {
-      drawnUnits = offered.join();
-      const button = (unit: string): HTMLElement =>
-        h("label.segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
-      fill(units, ...offered.map(button));
-    }
-    for (const button of units.querySelectorAll("input")) button.checked = button.value === source.unit;
+    units.show();
     drawPlay();
   };
   return (changed) => {

@@ -1,18 +1,23 @@
 /**
  * The text itself, coloured by one row of a map: the row of the pinned query, of the hovered one, or, with
- * neither, the mean over all queries. Attributions show the row of their target.
+ * neither, the mean over all queries. Attributions show the row of their target, of a few targets a strip each, of many
+ * a tab each.
  */
 
 import type { Tile, ViewContext } from "../context.ts";
 import { atEnd, fill, flag, h, on, put, quoted } from "../dom.ts";
+import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
+import { translateIndex } from "../selection.ts";
 import type { Axis, Cell, Source } from "../wire.ts";
 import { createHeading, createReadout, view } from "./frame.ts";
 import { meanReceived, peak, rowOf, topOfScale } from "./reading.ts";
 import { createExactRows, nameOf } from "./readout.ts";
 import { headWords, plural, whereWords } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shade } from "./stripColour.ts";
+import { gradient, shades } from "./stripColour.ts";
+import type { StripHost } from "./stripTools.ts";
+import { createUnits } from "./units.ts";
 
 /** What is shown, and in which words. */
 interface Reading {
@@ -26,6 +31,8 @@ interface Reading {
 }
 
 const MOST_NAMED = 3;
+/** Other targets whose values are read with one. */
+const MOST_OTHERS = 8;
 /** So many targets have a strip each; of more, one is chosen. */
 const STACKED = 3;
 
@@ -37,21 +44,34 @@ export function hasManyTargets(ctx: ViewContext): boolean {
 
 export const renderTokenStrip = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
-  const heading = createHeading(ctx);
+  const units = createUnits(ctx, signal);
+  const heading = createHeading(ctx, units.element, filterPlace(ctx));
   const texts = h("div.texts");
   const what = h("span.note");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
-  const sensitivity = h("input.range", {
+  const intensity = h("input.range", {
     type: "range",
     max: "6",
     step: "0.5",
     value: "0",
-    "aria-label": "colour sensitivity: lowers the value that gets the full colour",
-    title: "Colour sensitivity: move right to see small values. Double-click resets.",
+    "aria-label": "colour intensity: lowers the value that gets the full colour",
+    title: "Colour intensity: move right to see small values. Double-click resets.",
   });
   const legend = h("span.field", low, ramp, high);
   const sums = h("div.line");
-  const foot = h("div.row", what, legend, h("label.field", "sensitivity", sensitivity));
+  const foot = h("div.row", what, legend, h("label.field", "intensity", intensity));
+  let line = false;
+  let edge = (_: number): number => 0;
+  const host: StripHost = {
+    view: root,
+    texts,
+    labels: () => ctx.axisOf(ctx.source().key).labels,
+    paint(...look) {
+      [line, edge] = look;
+      paint();
+    },
+    reach: (index, chosen) => keys[0]?.reach(index, chosen),
+  };
   const readout = createReadout();
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
@@ -92,7 +112,8 @@ export const renderTokenStrip = view((ctx, root, signal) => {
   const build = (source: Source): void => {
     const marks = ctx.options.marks.filter((m): m is number => typeof m === "number");
     const [queryAxis, keyAxis] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
-    const name = [source.query, source.key, source.kind, marks, JSON.stringify([queryAxis.labels, keyAxis])].join("|");
+    const breaks = paragraphs(ctx, keyAxis);
+    const name = JSON.stringify([source.query, source.key, source.kind, marks, queryAxis.labels, keyAxis, [...breaks]]);
     if (name === built) return;
     built = name;
     bound.abort();
@@ -103,18 +124,27 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const targets = source.kind === "attributions";
     const make = (axis: Axis, caption: string, chooses: boolean, row = -1): Strip => {
       const events = { hover: (i: number) => hover(i, chooses, row), pin: (i: number) => pin(i, chooses, row) };
-      const strip = createStrip(ctx, axis, caption, new Set(axis === keyAxis ? marks : []), events, bound.signal);
+      const strip = createStrip(
+        ctx,
+        axis,
+        caption,
+        new Set(axis === keyAxis ? marks : []),
+        events,
+        bound.signal,
+        axis === keyAxis ? breaks : undefined,
+      );
       texts.append(strip.box);
       return strip;
     };
     queries = null;
-    const several = targets && queryAxis.labels.length > 1;
-    if (several && !hasManyTargets(ctx)) {
+    const several = hasManyTargets(ctx);
+    if (targets && queryAxis.labels.length > 1 && !several) {
       keys = queryAxis.labels.map((label, row) => make(keyAxis, label, false, row));
       return;
     }
     if (!same && (several || !targets)) {
       queries = make(queryAxis, targets ? "target (choose)" : "to: query (choose)", true);
+      flag(queries.box, "data-tabs", targets);
     }
     keys = [make(keyAxis, several ? "attributed to" : same || targets ? "" : "from: key (coloured)", same)];
     if (same) [queries = null] = keys;
@@ -134,28 +164,37 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     if (query >= ctx.axisOf(source.query).labels.length) query = -1;
     const preview = isMap && query !== pinned?.query;
     const tile = tiles.get(source.id, layer, head);
-    const all = stacked() && tile ? keys.map((_, row) => rowOf(tile, row)) : [];
+    const chosen = filtersOf(ctx);
+    const left = tile && filtered(ctx, tile, chosen);
+    const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     const exact = query >= 0 ? exactRows(query, !preview) : undefined;
     if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
-    if (!tile) return null;
-    if (query >= 0) return { values: rowOf(tile, query), all, exact: false, query, preview };
-    if (mean?.tile !== tile) mean = { tile, values: meanReceived(tile) };
-    return { values: mean.values, all, exact: false, query, preview: false };
+    if (!left) return null;
+    if (query >= 0) return { values: rowOf(left, query), all, exact: false, query, preview };
+    // Special tokens are no part of the mean; what is small is left out of it as of any row.
+    const counted = filtered(ctx, tile, { ...chosen, mass: 1, least: 0 });
+    if (mean?.tile !== counted) mean = { tile: counted, values: meanReceived(counted) };
+    const values = trimmed(mean.values, ctx.axisOf(source.key).special, { ...chosen, special: "show" }, false);
+    return { values, all, exact: false, query, preview: false };
   };
 
   const paint = (): void => {
     if (!reading) return;
     const { theme } = ctx;
-    const { signed } = ctx.source();
+    const { signed, stochastic } = ctx.source();
+    const { palette, scale, extent } = filtersOf(ctx);
+    const look = [theme, signed, palette, scale || "linear"] as const;
     const rows = stacked() ? reading.all : [reading.values];
-    const most = Math.max(...rows.map(peak));
-    const top = topOfScale([most], Number(sensitivity.value));
+    const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
+    const top = topOfScale([most], Number(intensity.value));
+    const colours = shades(...look);
     keys.forEach((strip, row) => {
-      strip.underlay.paint((i) => (top > 0 ? shade((rows[row]?.[i] ?? 0) / top, theme, signed) : ""));
+      const values = rows[row];
+      strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
     });
-    ramp.style.background = gradient(theme, signed);
+    ramp.style.background = gradient(...look);
     put(low, signed ? `−${tickText(top)}` : "0");
-    const cut = Number(sensitivity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
+    const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
     put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
   };
 
@@ -175,17 +214,32 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
     const { layer, head } = ctx.resolved();
     // A cell read from its tile is worded as the heatmap words it.
-    const tile = exact || query < 0 ? undefined : tiles.get(source.id, layer, head);
+    const whole = tiles.get(source.id, layer, head);
+    const left = whole && filtered(ctx, whole);
+    const tile = exact || query < 0 ? undefined : left;
+    const isOut = leavesOut(filtersOf(ctx));
     const pair = (i: number, sign: string): string => {
       const to = query >= 0 ? `${target} → ` : "";
-      const value = tile?.text(query, i) ?? printed(values[i] ?? Number.NaN, exact);
-      return `${to}${nameOf(ctx, source.key, i)} ${sign} ${value}`;
+      const name = `${to}${nameOf(ctx, source.key, i)}`;
+      const value = values[i] ?? Number.NaN;
+      if (isOut && Number.isNaN(value)) return `${name}: left out`;
+      return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${others(i)}`;
+    };
+    /** What the same element is to the other targets. */
+    const others = (i: number): string => {
+      const { labels } = ctx.axisOf(source.query);
+      if (source.kind !== "attributions" || !left || labels.length < 2) return "";
+      const rows = [...labels.keys()].filter((row) => row !== query);
+      const size = (row: number): number => Math.abs(left.value(row, i));
+      const listed = rows.length > MOST_OTHERS ? rows.sort((a, b) => size(b) - size(a)).slice(0, MOST_OTHERS) : rows;
+      const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ≈ ${left.text(row, i)}`);
+      return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
     };
     let words: string;
     if (key >= 0) words = pair(key, exact ? "=" : "≈");
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
-      const size = (i: number): number => Math.abs(values[i] as number);
+      const size = (i: number): number => Math.abs(values[i] as number) || 0;
       const most = [...values.keys()].sort((a, b) => size(b) - size(a)).slice(0, MOST_NAMED);
       words = `largest: ${most.map((i) => pair(i, "=")).join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
@@ -206,6 +260,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     build(source);
     const title = heading.show(`${whereWords(ctx)} · ${plural(source.unit)}`);
+    units.show();
     root.ariaLabel = `${title}, text coloured by weight`;
     reading = read(source);
     flag(texts, "data-stale", !reading);
@@ -220,13 +275,27 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     readout.show(why || `fetching ${whereWords(ctx)} …`, false);
   };
 
-  on(sensitivity, signal, {
+  on(intensity, signal, {
     input: paint,
     dblclick() {
-      sensitivity.value = "0";
+      intensity.value = "0";
       paint();
     },
   });
+  const tools = h("span.row");
+  foot.append(tools);
+  ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
   atEnd(signal, () => bound.abort());
   return update;
 });
+
+/** Elements that begin a paragraph, where the labels themselves show no line ends. */
+function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
+  const { axes, sources } = ctx.header();
+  const { stream } = ctx.source();
+  const source = sources.find((one) => one.unit === "paragraph" && one.stream === stream);
+  const found = axes[source?.key ?? ""];
+  if (!found || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
+  const inside = found.labels.map((_, i) => i).filter((i) => !found.special[i]);
+  return new Set(inside.slice(1).map((i) => translateIndex(i, found, axis)));
+}

@@ -1,4 +1,5 @@
 /** Codes onto pixels: a matrix through a colour table, pooled where it has more cells than the screen has pixels. */
+import { HIDDEN } from "../codec.ts";
 import type { Codes } from "../context.ts";
 
 /** Where a matrix lies in an array of codes. */
@@ -18,14 +19,17 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   const { codes, start, rows, cols, causal } = matrix;
   const outRows = Math.ceil(rows / factor);
   const outCols = Math.ceil(cols / factor);
-  const out = codes instanceof Int8Array ? new Int8Array(outRows * outCols) : new Uint8Array(outRows * outCols);
+  const out = new (codes.constructor as Int16ArrayConstructor)(outRows * outCols);
+  // What is left out counts only where there is nothing else.
+  if (codes instanceof Int16Array) out.fill(HIDDEN);
   for (let r = 0; r < rows; r += 1) {
     const to = Math.floor(r / factor) * outCols;
     const last = causal ? Math.min(cols, r + 1) : cols;
     for (let c = 0; c < last; c += 1) {
       const code = codes[start + r * cols + c] as number;
       const at = to + Math.floor(c / factor);
-      if (Math.abs(code) > Math.abs(out[at] as number)) out[at] = code;
+      const best = out[at] as number;
+      if (code !== HIDDEN && (best === HIDDEN || Math.abs(code) > Math.abs(best))) out[at] = code;
     }
   }
   return { codes: out, start: 0, rows: outRows, cols: outCols, causal };
@@ -35,7 +39,12 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
 export function paintCells(pixels: Uint32Array, matrix: Matrix, lut: Uint32Array): void {
   const { codes, start, rows, cols, causal } = matrix;
   // Signed codes are read as bytes, which is how the table is laid out.
-  const bytes = codes instanceof Int8Array ? new Uint8Array(codes.buffer, codes.byteOffset, codes.length) : codes;
+  const bytes =
+    codes instanceof Int8Array
+      ? new Uint8Array(codes.buffer, codes.byteOffset, codes.length)
+      : codes instanceof Int16Array
+        ? Uint16Array.from(codes, (code) => (code === HIDDEN ? code : code & 255))
+        : codes;
   if (!causal) {
     for (let i = 0; i < rows * cols; i += 1) pixels[i] = lut[bytes[start + i] as number] as number;
     return;

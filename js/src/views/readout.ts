@@ -1,6 +1,7 @@
 /** Exact values, and the line under a heatmap: what is hovered and pinned, approximately or exactly. */
 import type { Tile, ViewContext } from "../context.ts";
 import { quoted } from "../dom.ts";
+import { filtersOf, leavesOut, trimmed } from "../filters.ts";
 import { printed } from "../numbers.ts";
 import type { Cell } from "../wire.ts";
 
@@ -12,6 +13,23 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   let here = "";
   let values: Float32Array | undefined;
   let asked = "";
+  let look = "";
+  let shown: Float32Array | undefined;
+  /** The row without what is left out. */
+  const filter = (row: number): Float32Array | undefined => {
+    const filters = filtersOf(ctx);
+    const source = ctx.source();
+    const wanted = JSON.stringify([here, filters]);
+    if (look !== wanted && values) {
+      look = wanted;
+      const { special } = ctx.axisOf(source.query);
+      if (!leavesOut(filters)) shown = values;
+      else if (source.kind === "map" && filters.special !== "show" && special[row])
+        shown = values.map(() => Number.NaN);
+      else shown = trimmed(values, ctx.axisOf(source.key).special, filters, source.stochastic);
+    }
+    return shown;
+  };
   const fetch = async (name: string, row: number): Promise<void> => {
     asked = name;
     const { source, layer, head } = ctx.resolved();
@@ -25,7 +43,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   return (row, ask) => {
     const { source, layer, head } = ctx.resolved();
     const name = [source.id, layer, head, row].join();
-    if (name === here) return values;
+    if (name === here) return filter(row);
     if (ask && asked !== name) void fetch(name, row);
     return undefined;
   };
@@ -52,7 +70,8 @@ export function cellWords(
     const between = `${nameOf(ctx, source.query, query)} → ${nameOf(ctx, source.key, key)}`;
     if (source.causal && tile?.rows === tile?.cols && key > query) return `${between}: masked, comes later`;
     const exact = rows(query, false)?.[key];
-    if (exact !== undefined) return `${between} = ${printed(exact, true)}`;
+    if (exact !== undefined && !Number.isNaN(exact)) return `${between} = ${printed(exact, true)}`;
+    if (tile && Number.isNaN(tile.value(query, key))) return `${between}: ${tile.text(query, key)}`;
     return tile ? `${between} ≈ ${tile.text(query, key)}` : between;
   };
   const parts: string[] = [];

@@ -18,11 +18,13 @@ export interface ColourScale {
   /** Whether one range is used for everything. */
   common(): boolean;
   show(state: ScaleState): void;
+  /** Take over what was chosen elsewhere. */
+  follow(mode: Mode, common: boolean): void;
 }
 
 const MODES: Record<Mode, string> = { sqrt: "√ scale", linear: "linear", log: "log scale" };
 
-/** A square-root scale; `modes` offers others. `changed` is called when the user chooses. */
+/** A square-root scale; `modes` offers others. `changed` is called when the reader chooses. */
 export function createScale(signal: AbortSignal, modes: boolean, changed: () => void): ColourScale {
   let mode: Mode = "sqrt";
   let common = false;
@@ -49,6 +51,10 @@ export function createScale(signal: AbortSignal, modes: boolean, changed: () => 
     element: h("div.row", bar, words, select, button),
     mode: () => mode,
     common: () => common,
+    follow(...chosen) {
+      [mode, common] = chosen;
+      select.value = mode;
+    },
     show(state) {
       const { map, range } = state;
       ramp.style.background = rampCss(map);

@@ -12,6 +12,8 @@ export interface Strip {
   underlay: Underlay;
   /** Give one token a class and, for the query, tell screen readers; -1: none. */
   mark(name: "aw-query" | "aw-key", index: number): void;
+  /** Bring an element into sight; `chosen` also gives it the focus. */
+  reach(index: number, chosen: boolean): void;
 }
 
 export interface StripEvents {
@@ -28,9 +30,10 @@ export function createStrip(
   marks: ReadonlySet<number>,
   events: StripEvents,
   signal: AbortSignal,
+  breaks: ReadonlySet<number> = new Set(),
 ): Strip {
   const name = `${caption || "text"}, ${axis.labels.length} ${plural(axis.unit)}`;
-  const { list, spans, chunks, rtl, spaced } = buildTokens(axis, name, marks);
+  const { list, spans, chunks, rtl, spaced } = buildTokens(axis, name, marks, breaks);
   const layer = h("div.underlay", { "aria-hidden": "true" });
   const box = h("div.strip", layer, ...(caption ? [h("div.strip-name", caption)] : []), list);
   flag(box, "data-spaced", spaced);
@@ -69,11 +72,16 @@ export function createStrip(
   const along = (key: string) => (): void => move(step(key, active, spans.length, rtl) ?? active)?.focus();
   const pin = (): void => events.pin(active);
   const keys = ["ArrowLeft", "ArrowRight", "Home", "End"].map((key) => [key, along(key)]);
-  keyboard(list, signal, { ...navigation(ctx), ...Object.fromEntries(keys), Enter: pin, " ": pin });
+  const words = "← →: token · ↑ ↓: layer · Enter: pin · Escape: unpin";
+  keyboard(list, signal, { ...navigation(ctx), ...Object.fromEntries(keys), Enter: pin, " ": pin }, words);
 
   return {
     box,
     underlay: createUnderlay(box, layer, chunks, signal),
+    reach(index, chosen) {
+      if (chosen) move(index)?.focus();
+      else spans[index]?.scrollIntoView({ block: "nearest" });
+    },
     mark(kind, index) {
       const isQuery = kind === "aw-query";
       for (const old of list.querySelectorAll(`.${kind}`)) {

@@ -60,10 +60,16 @@ function fill(span: HTMLElement, label: string): void {
 }
 
 /**
- * Build the list of an axis. `name` is its accessible name; `marks` are outlined elements.
+ * Build the list of an axis. `name` is its accessible name; `marks` are outlined elements, `breaks` those that begin a
+ * paragraph.
  * The spans carry their index in `data-i`; the first is the one that Tab reaches.
  */
-export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>): TokenList {
+export function buildTokens(
+  axis: Axis,
+  name: string,
+  marks: ReadonlySet<number>,
+  breaks: ReadonlySet<number>,
+): TokenList {
   const rtl = isRightToLeft(axis);
   const spaced = !carriesSpaces(axis.labels);
   const list = h("div.tokens", {
@@ -85,7 +91,7 @@ export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>
       list.append(holder);
       chunks.push({ holder, spans: [], start: i });
     }
-    if (!axis.grid) holder.append(...before(axis, i, spaced));
+    if (!axis.grid) holder.append(...before(axis, i, spaced, breaks.has(i)));
     const span = h("span.tok", { role: "option", "aria-selected": "false", "data-i": String(i) });
     if (axis.special[i]) span.classList.add("aw-special");
     if (marks.has(i)) span.classList.add("aw-marked");
@@ -102,9 +108,10 @@ export function buildTokens(axis: Axis, name: string, marks: ReadonlySet<number>
 }
 
 /** What stands between an element and the one before it. */
-function before(axis: Axis, i: number, spaced: boolean): (Node | string)[] {
+function before(axis: Axis, i: number, spaced: boolean, breaks: boolean): (Node | string)[] {
   const out: (Node | string)[] = [];
-  if (i > 0 && axis.segment[i] !== axis.segment[i - 1]) out.push(h("span.pair", { role: "presentation" }));
+  if (breaks) out.push(h("span.paragraph", { role: "presentation" }));
+  else if (i > 0 && axis.segment[i] !== axis.segment[i - 1]) out.push(h("span.pair", { role: "presentation" }));
   else if (i > 0 && spaced && !continues(axis.labels[i] as string)) out.push(" ");
   else if (i > 0) out.push(h("wbr"));
   if (axis.boundary === i) {

@@ -31,8 +31,11 @@ interface Sheet extends Chunk {
 }
 
 export interface Underlay {
-  /** Colours every element with the CSS colour `shade` gives for its index ("" for none). */
-  paint(shade: (index: number) => string): void;
+  /**
+   * Colours every element with the CSS colour `shade` gives for its index ("" for none): behind it, or (`line`) below it;
+   * `edge` gives the width of a line of its text's colour around it.
+   */
+  paint(shade: (index: number) => string, line?: boolean, edge?: (index: number) => number): void;
 }
 
 /** Puts one canvas for each chunk into `layer`, which lies under the text of `strip`. Dies with `signal`. */
@@ -42,7 +45,7 @@ export function createUnderlay(
   chunks: readonly Chunk[],
   signal: AbortSignal,
 ): Underlay {
-  let shade: (index: number) => string = () => "";
+  let paints: Paints = { shade: () => "", line: false, edge: () => 0 };
   let size = "";
   let frame = 0;
   const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
@@ -64,7 +67,7 @@ export function createUnderlay(
       const areas = stale.map((sheet) => measure(sheet, origin));
       for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
     }
-    for (const sheet of shown) fill(sheet, shade);
+    for (const sheet of shown) fill(sheet, paints, getComputedStyle(strip).color);
   };
   const later = (): void => {
     cancelAnimationFrame(frame);
@@ -96,26 +99,45 @@ export function createUnderlay(
   }
   atEnd(signal, () => cancelAnimationFrame(frame));
   return {
-    paint(colours) {
-      shade = colours;
+    paint(shade, line = false, edge = () => 0) {
+      paints = { shade, line, edge };
       draw();
     },
   };
 }
 
-function fill({ canvas, boxes, owners, scale }: Sheet, shade: (index: number) => string): void {
+interface Paints {
+  shade(index: number): string;
+  line: boolean;
+  edge(index: number): number;
+}
+
+const LINE = 4;
+
+function fill({ canvas, boxes, owners, scale }: Sheet, { shade, line, edge }: Paints, ink: string): void {
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, canvas.width, canvas.height);
   for (const [i, owner] of owners.entries()) {
     const colour = shade(owner);
-    if (colour === "") continue;
-    const [x = 0, y = 0, width = 0, height = 0] = boxes.subarray(4 * i);
-    pen.fillStyle = colour;
-    pen.beginPath();
-    pen.roundRect(x + 0.5, y, Math.max(1, width - 1), height, 3);
-    pen.fill();
+    const around = edge(owner);
+    if (!colour && !around) continue;
+    const at = 4 * i;
+    const [x, y] = [boxes[at] as number, boxes[at + 1] as number];
+    const [width, height] = [boxes[at + 2] as number, boxes[at + 3] as number];
+    if (colour) {
+      const high = line ? LINE : height;
+      pen.fillStyle = colour;
+      pen.beginPath();
+      pen.roundRect(x + 0.5, y + height - high, Math.max(1, width - 1), high, Math.min(3, high / 2));
+      pen.fill();
+    }
+    if (around) {
+      pen.strokeStyle = ink;
+      pen.lineWidth = around;
+      pen.strokeRect(x + around / 2, y + around / 2, Math.max(1, width - around), height - around);
+    }
   }
 }
 
