@@ -9,6 +9,8 @@ from attnwidgets.explanations.targets import resolve_target, resolve_targets
 from attnwidgets.explanations.tracelike import require_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from attnwidgets.explanations.target import Target
@@ -58,6 +60,12 @@ class Asked:
             message = f"{method} explains one target at a time; call it for each of the {len(self.targets)}."
             raise ValueError(message)
         return self
+
+    def parts(self, size: int) -> Iterator[Asked]:
+        """Yield this in parts of so many targets."""
+        for first in range(0, len(self.targets), size):
+            part = slice(first, first + size)
+            yield Asked(self.targets[part], None if self.foils is None else self.foils[part], several=True)
 
     def of(self, values: Any) -> Any:
         """Return [target, ...] as it is where several were asked for, else its only element."""

@@ -49,7 +49,7 @@ def baseline_embeddings(
             known = ", ".join(map(repr, NAMES))
             message = f"baseline {baseline!r} is not one of {known}.{suggest(baseline, NAMES)}"
             raise ValueError(message)
-        index = token_id(trace, baseline, "baseline") if isinstance(baseline, str) else int(baseline)
+        index = _token(trace, baseline) if isinstance(baseline, str) else int(baseline)
         return _row(table, index, embeddings, method), f"token {baseline!r}"
     given = torch.as_tensor(baseline, dtype=embeddings.dtype, device=embeddings.device)
     if given.shape not in (embeddings.shape, embeddings.shape[1:]):
@@ -59,6 +59,18 @@ def baseline_embeddings(
         )
         raise ValueError(message)
     return given.expand_as(embeddings), "given"
+
+
+def _token(trace: Trace, baseline: str) -> int:
+    try:
+        return token_id(trace, baseline, "baseline")
+    except ValueError as error:
+        known = ", ".join(map(repr, NAMES))
+        message = (
+            f"baseline {baseline!r} is neither one of {known} nor one token of this model."
+            f"{suggest(baseline, NAMES)}"
+        )
+        raise ValueError(message) from error
 
 
 def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str, method: str) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,6 +97,12 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
     from attnwidgets.tracing.frozen import require_gradients
 
     given = model if hasattr(model, "stream_table") else None
+    if isinstance(model, (str, PathLike)):
+        message = (
+            f"check_conservation takes a model or a trace, not the name {str(model)!r}; load it, or give "
+            "it aw.trace(name, None, text)."
+        )
+        raise TypeError(message)
     inner = unwrap(model if given is None else model.model)
     require_gradients(inner, "check_conservation")
     key = (*architecture(inner), tolerance)

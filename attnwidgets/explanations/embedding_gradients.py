@@ -10,7 +10,7 @@ from attnwidgets.explanations.block_maps import require_choice
 from attnwidgets.explanations.tracelike import TraceLike, carried, resolve_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
@@ -45,7 +45,7 @@ class EmbeddingGradients:
 
     Attributes:
         embeddings: What the tokens were read as [token, dim].
-        gradients: Of every target by them [target, token, dim].
+        gradients: Of every target by them [target, token, dim], or what was read of each.
         scores: The targets' numbers [target].
     """
 
@@ -67,8 +67,22 @@ def embedding_stream(trace: TraceLike, stream: str | None) -> str:
     return stream
 
 
-def embedding_gradients(trace: Trace, asked: Asked, method: str, stream: str) -> EmbeddingGradients:
+def embedding_gradients(
+    trace: Trace,
+    asked: Asked,
+    method: str,
+    stream: str,
+    read: Callable[[Tensor, Tensor], Tensor] = lambda gradient, _: gradient,
+) -> EmbeddingGradients:
     """Return every target's gradient by the embeddings of a stream; one pass forward, one back for each.
+
+    Args:
+        trace: A trace.
+        asked: The targets.
+        method: The method's name, for messages.
+        stream: The stream.
+        read: What is kept of each, so that no more than one need be held: takes a gradient and the
+            embeddings, [token, dim] both.
 
     Raises:
         ValueError: Where gradients are NaN or all zero; the message names the layer. Also as `differentiable`
@@ -81,14 +95,14 @@ def embedding_gradients(trace: Trace, asked: Asked, method: str, stream: str) ->
 
     with differentiable(trace, method) as run:
         graph = run(hidden_states=asked.hidden_states)
-        scores = asked.scores(graph.outputs)
         leaf = leaf_of(graph, stream, method)
+        scores = asked.scores(graph.outputs)
         found = []
         for score in scores:
             gradient = gradients(score, [leaf], again=True)[0]
             if not usable([gradient], graph):
                 raise ValueError(diagnosis(score, graph, stream, method))
-            found.append(gradient[0])
+            found.append(read(gradient[0], leaf.detach()[0]))
         return EmbeddingGradients(
             leaf.detach()[0], torch.stack(found), torch.stack([score.detach()[0] for score in scores])
         )

@@ -69,10 +69,12 @@ def input_x_gradient(
     require_reduction(reduce)
     question = asked(trace, target, foil, "input_x_gradient")
     stream = embedding_stream(trace, stream)
-    found = embedding_gradients(trace, question, "input_x_gradient", stream)
+    found = embedding_gradients(
+        trace, question, "input_x_gradient", stream, lambda gradient, x: reduced(gradient * x, reduce)
+    )
     return attributed(
         trace,
-        reduced(found.gradients * found.embeddings, reduce),
+        found.gradients,
         question,
         method="input_x_gradient",
         title="input x gradient" if reduce == "sum" else f"input x gradient ({reduce})",

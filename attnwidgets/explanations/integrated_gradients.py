@@ -24,6 +24,8 @@ from attnwidgets.explanations.embedding_gradients import (
 from attnwidgets.explanations.registry import method
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from attnwidgets.explanations.attributions import Attributions
@@ -36,6 +38,8 @@ PAPER = "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks"
 _LARGE_DELTA = 0.05
 # Changes that are this small a share of the score are rounding.
 _ROUNDING = 1e-5
+# Bytes of the mean gradients that are held; of more targets the points are run again.
+_HELD = 1 << 28
 
 
 @method(
@@ -78,7 +82,7 @@ def integrated_gradients(
         steps: Points on the way.
         rule: "gausslegendre" (points and weights of Gauss-Legendre quadrature) or "trapezoid".
         reduce: How the dimensions become one number: "sum" keeps the sum; see `aw.saliency` for the others.
-        batch_size: Points that run together.
+        batch_size: Points that run together, or fewer where the memory has no room for so many.
         unit: What the result is read in: "token" by default; coarser units are sums of tokens.
         stream: "encoder" or "decoder" of a model with both; its default otherwise. The other's embeddings
             stay.
@@ -89,7 +93,8 @@ def integrated_gradients(
 
     Raises:
         ValueError: For an unknown option or baseline, fewer than 2 steps, a batch below 1; where the target
-            must be named; where gradients are NaN (the message names the layer) or cannot be had.
+            must be named; where gradients are NaN or all zero (the message names the layer) or cannot be had,
+            or one text is too long for the memory there is.
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_reduction(reduce)
@@ -103,13 +108,21 @@ def integrated_gradients(
     import torch
 
     from attnwidgets.tracing.differentiable import differentiable
+    from attnwidgets.tracing.memory import together
 
     with differentiable(trace, "integrated_gradients") as run:
         with torch.no_grad():
             graph = run(hidden_states=question.hidden_states)
         end = leaf_of(graph, stream, "integrated_gradients").detach()[0]
         start, name = baseline_embeddings(trace, run.model, end, baseline, "integrated_gradients")
-        mean = _mean_gradient(run, question, stream, start, end, _points(steps, rule), batch_size)
+        way = end - start
+        room = together(run.model, trace, batch_size)
+        rows, sums = [], []
+        for part in question.parts(max(1, _HELD // (8 * end.numel()))):
+            mean = _mean_gradient(run, part, stream, start, end, _points(steps, rule), room)
+            values = (mean * way.double()).cpu()
+            rows.append(reduced(values, reduce))
+            sums.append(values.sum((-1, -2)))
         with torch.no_grad():
             below = run({stream: start[None]}, hidden_states=question.hidden_states)
         above, under = (
@@ -117,11 +130,10 @@ def integrated_gradients(
             for found in (graph, below)
         )
     change = above - under
-    values = (mean * (end - start).double()).cpu()
-    delta = change - values.sum((-1, -2))
+    delta = change - torch.cat(sums)
     return attributed(
         trace,
-        reduced(values, reduce),
+        torch.cat(rows),
         question,
         method="integrated_gradients",
         title=f"Integrated Gradients from {name}",
@@ -171,19 +183,38 @@ def _mean_gradient(
     """Return every target's mean gradient [target, token, dim] on the way, float64."""
     import torch
 
-    from attnwidgets.tracing.differentiable import gradients
-    from attnwidgets.tracing.soundness import diagnosis
-
     places, weights = (torch.as_tensor(numbers) for numbers in points)
     mean = torch.zeros(len(question.targets), *end.shape, dtype=torch.float64, device=end.device)
     for first in progress(range(0, len(places), batch_size), desc="integrated gradients"):
         part = slice(first, first + batch_size)
         way = places[part].to(end)[:, None, None]
-        graph = run({stream: start + way * (end - start)}, hidden_states=question.hidden_states)
-        leaf = leaf_of(graph, stream, "integrated_gradients")
-        for number, score in enumerate(question.scores(graph.outputs)):
-            found = gradients(score, [leaf], again=True)[0]
-            if not found.isfinite().all():
-                raise ValueError(diagnosis(score, graph, stream, "integrated_gradients"))
+        for number, found in enumerate(_gradients(run, question, stream, start + way * (end - start))):
             mean[number] += torch.einsum("s,std->td", weights[part].to(mean), found.double())
+    for number, each in enumerate(mean):
+        if not each.any():
+            _refuse_zero(run, question, stream, end, number)
     return mean
+
+
+def _gradients(run: Runner, question: Asked, stream: str, at: Tensor) -> Iterator[Tensor]:
+    """Yield every target's gradients [batch, token, dim] at embeddings; their graph goes with the last."""
+    from attnwidgets.tracing.differentiable import gradients
+    from attnwidgets.tracing.soundness import diagnosis
+
+    graph = run({stream: at}, hidden_states=question.hidden_states)
+    leaf = leaf_of(graph, stream, "integrated_gradients")
+    for score in question.scores(graph.outputs):
+        found = gradients(score, [leaf], again=True)[0]
+        if not found.isfinite().all():
+            raise ValueError(diagnosis(score, graph, stream, "integrated_gradients"))
+        yield found
+
+
+def _refuse_zero(run: Runner, question: Asked, stream: str, end: Tensor, number: int) -> None:
+    """Raise ValueError for a target whose gradient is zero all the way, unless a lone module says so."""
+    from attnwidgets.tracing.soundness import diagnosis
+
+    graph = run({stream: end[None]}, hidden_states=question.hidden_states)
+    if graph.states:
+        score = question.scores(graph.outputs)[number]
+        raise ValueError(diagnosis(score, graph, stream, "integrated_gradients"))

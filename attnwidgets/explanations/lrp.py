@@ -195,7 +195,7 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
 def _by_source(trace: Trace, found: Relevances, stream: str) -> Float:
     """Return relevances [target, source] where tokens are read."""
     if stream in found.inputs:
-        values: Float = found.inputs[stream].double().sum(-1).numpy()
+        values: Float = found.inputs[stream].numpy()
         return values
     if set(found.inputs) <= set(trace.streams):
         message = f"lrp found no embeddings of stream {stream!r}; relevance reaches {listed(found.inputs)}."

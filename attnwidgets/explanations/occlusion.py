@@ -54,7 +54,7 @@ def occlusion(
         baseline: What stands in place: "pad", "mask", "mean" (of all embeddings), "zero", a token by its
             string or id, or numbers [dim] or [token, dim]. By default the padding token, else the mask,
             else the mean.
-        batch_size: Inputs that run together.
+        batch_size: Inputs that run together, or fewer where the memory has no room for so many.
         unit: What is taken away as a whole: "token" by default, "word", "sentence". This is not the sum
             over its tokens.
         stream: "encoder" or "decoder" of a model with both; its default otherwise.
@@ -64,7 +64,8 @@ def occlusion(
 
     Raises:
         RuntimeError: Where captum is not installed.
-        ValueError: For an unknown unit, stream or baseline; where the target must be named.
+        ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
+            memory there is; for an unknown unit, stream or baseline; where the target must be named.
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_positive(batch_size=batch_size)
@@ -90,6 +91,7 @@ def occlusion(
         paper=PAPER,
         baseline=baseline,
         options={},
+        batch_size=batch_size,
         unit=unit,
         stream=stream,
     )

@@ -73,6 +73,7 @@ def perturbation_attributions(
     paper: str,
     baseline: Any,
     options: Mapping[str, Any],
+    batch_size: int,
     unit: str | None,
     stream: str | None,
 ) -> Attributions:
@@ -90,20 +91,29 @@ def perturbation_attributions(
     import torch
 
     from attnwidgets.tracing.differentiable import differentiable
+    from attnwidgets.tracing.memory import together
+    from attnwidgets.tracing.soundness import diagnosis
 
-    with differentiable(trace, method) as run, torch.no_grad():
+    with differentiable(trace, method, back=False) as run:
         graph = run(hidden_states=question.hidden_states)
         given = leaf_of(graph, stream, method).detach()
+        for score in question.scores(graph.outputs):
+            if not score.isfinite().all():
+                raise ValueError(diagnosis(score, graph, stream, method))
         start, said = baseline_embeddings(trace, run.model, given[0], baseline, method)
         owner = torch.zeros(1, given.shape[1], 1, dtype=torch.long, device=given.device)
         for element, span in enumerate(elements.spans):
             owner[0, list(span)] = element
+        room = together(run.model, trace, batch_size, graph=False)
         rows = []
         for number in range(len(question.targets)):
 
             def scores(embeddings: Tensor, number: int = number) -> Tensor:
-                outputs = run({stream: embeddings}, hidden_states=question.hidden_states).outputs
-                return question.scores(outputs)[number].detach()
+                found = []
+                for part in embeddings.split(room):
+                    outputs = run({stream: part}, hidden_states=question.hidden_states).outputs
+                    found.append(question.scores(outputs)[number].detach())
+                return torch.cat(found)
 
             found = attribute(Perturbed(scores, given, start[None], owner))[0]
             values = found.mean(-1).double().cpu().numpy()

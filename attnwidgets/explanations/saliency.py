@@ -67,10 +67,12 @@ def saliency(
     require_reduction(reduce)
     question = asked(trace, target, foil, "saliency")
     stream = embedding_stream(trace, stream)
-    found = embedding_gradients(trace, question, "saliency", stream)
+    found = embedding_gradients(
+        trace, question, "saliency", stream, lambda gradient, _: reduced(gradient, reduce)
+    )
     return attributed(
         trace,
-        reduced(found.gradients, reduce),
+        found.gradients,
         question,
         method="saliency",
         title=f"saliency ({reduce})",

@@ -57,7 +57,7 @@ def shapley_sampling(
         baseline: What stands for an absent element: see `aw.occlusion`.
         samples: Random orders.
         seed: Seed of the orders; torch's own generator is left as it was.
-        batch_size: Inputs that run together.
+        batch_size: Inputs that run together, or fewer where the memory has no room for so many.
         unit: What is added as a whole: "token" by default, "word", "sentence".
         stream: "encoder" or "decoder" of a model with both; its default otherwise.
 
@@ -66,8 +66,9 @@ def shapley_sampling(
 
     Raises:
         RuntimeError: Where captum is not installed.
-        ValueError: For an unknown unit, stream or baseline, fewer than one sample; where the target must be
-            named.
+        ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
+            memory there is; for an unknown unit, stream or baseline, fewer than one sample; where the target
+            must be named.
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_positive(samples=samples, batch_size=batch_size)
@@ -97,6 +98,7 @@ def shapley_sampling(
         paper=PAPER,
         baseline=baseline,
         options={"samples": samples, "seed": seed},
+        batch_size=batch_size,
         unit=unit,
         stream=stream,
     )

@@ -63,7 +63,7 @@ def predicted(trace: Trace, name: str, method: str) -> Target:
     if not best:
         message = (
             f"{name} must be named: this model predicts a token at every position, and there is no mask "
-            f"among them; {name}=aw.targets.token(token, position=...)."
+            f"among them; {name}=aw.targets.token(token, position=...), positions 0 to {len(logits) - 1}."
         )
         raise ValueError(message)
     return token_target(trace, best[0].id, None, name, method)
@@ -180,8 +180,14 @@ def token_id(trace: Trace, text: str, name: str) -> int:
         return known
     with borrowed_tokenizer(tokenizer):
         ids = [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
-    if len(ids) == 1:
+    if len(ids) == 1 and ids[0] != getattr(tokenizer, "unk_token_id", None):
         return ids[0]
+    if len(ids) == 1:
+        message = (
+            f"{name} {text!r} is not in this model's vocabulary: its tokenizer reads it as "
+            f"{tokenizer.unk_token!r}; name another token, or that one."
+        )
+        raise ValueError(message)
     if not ids:
         message = f"{name} {text!r} is no token at all; name one by its string or id."
         raise ValueError(message)
@@ -259,6 +265,33 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
         return found @ found.new_tensor(direction)
 
     return Target(f"dot product with {where}", "embedding", dot, hidden_states=True)
+
+
+def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Target:
+    """Return a user's function of the outputs as a target; what it returns is checked."""
+
+    def checked(outputs: Any) -> Tensor:
+        from torch import Tensor
+
+        from attnwidgets.tracing.recorder import main_output
+
+        found = score(outputs)
+        wanted = (
+            "a target's function takes the model's outputs and returns a tensor with one number for every "
+            "input of a batch, [batch], as in lambda outputs: outputs.logits[:, -1, 7]."
+        )
+        if not isinstance(found, Tensor) or not found.is_floating_point():
+            what = f"{found.dtype} numbers" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+            message = f"{name} {label!r} returned {what}; {wanted}"
+            raise TypeError(message)
+        main = main_output(outputs)
+        count = found.numel() if main is None else len(main)
+        if found.numel() != count:
+            message = f"{name} {label!r} returned {list(found.shape)} for a batch of {count}; {wanted}"
+            raise ValueError(message)
+        return found.reshape(count)
+
+    return Target(label, "function", checked)
 
 
 def _last_stream(trace: Trace) -> str:

@@ -15,6 +15,7 @@ from attnwidgets.explanations.target import (
     Target,
     class_target,
     embedding_target,
+    function_target,
     logits_of,
     predicted,
     span_target,
@@ -200,6 +201,6 @@ def _of_request(trace: Trace, request: Request | None, name: str, method: str, l
     if request.kind == "span":
         return span_target(trace, request.value, name, method)
     if request.kind == "function":
-        return Target(request.name, "function", request.value)
+        return function_target(request.value, request.name, name)
     vector = request.value if request.kind == "dot" else None
     return embedding_target(trace, vector, request.position, name)

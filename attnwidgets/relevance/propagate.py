@@ -34,8 +34,8 @@ class Relevances:
 
     Attributes:
         scores: What was explained, [target].
-        inputs: By stream (of a model's own input by its name): what gradients end at, [target, token, width]
-            or [target, ...].
+        inputs: By stream: what its tokens are read as, [target, token], float64; of a model's own input by
+            its name, [target, ...].
         states: By stream: what every block is given and, last, what the last one returns,
             [target, layer, token].
         beside: By stream: what its blocks are given beside the hidden states (a decoder's: the encoder's
@@ -152,8 +152,11 @@ def _kept(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
     relevance = values[0] * gradient[0]
     if kind == "beside":
         return relevance.sum().cpu()
-    # How the numbers of an input are summed is the method's business.
-    return relevance.cpu() if kind == "inputs" else relevance.sum(-1).cpu()
+    if kind == "inputs":
+        # How the numbers of a picture or of sound are summed is the method's business.
+        vectors = relevance.dim() == len(("token", "width"))
+        return relevance.double().sum(-1).cpu() if vectors else relevance.cpu()
+    return relevance.sum(-1).cpu()
 
 
 def _together(graph: Graph, scores: Tensor, found: dict[At, Tensor]) -> Relevances:

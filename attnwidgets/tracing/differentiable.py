@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, implementation
-from attnwidgets.tracing.frozen import differentiable_model, frozen
-from attnwidgets.tracing.memory import room_for_graph
+from attnwidgets.tracing.frozen import differentiable_model, frozen, traced_model
+from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.places import block_names, recorded, word_embeddings
 from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recorder import forward_parameters, recording
@@ -143,7 +144,8 @@ class Runner:
             options["use_cache"] = False
         if hidden_states:
             options["output_hidden_states"] = True
-        with room_for_graph(self.model, self.trace, self.purpose, batch), ExitStack() as stack:
+        room = room_for_pass(self.model, self.trace, self.purpose, batch, maps_kept="weights" in keep)
+        with room, ExitStack() as stack:
             self._tap(stack, graph, inputs, replace, keep)
             stack.enter_context(during())
             graph.outputs = self.trace.call(self.model, inputs, options, self.wide)
@@ -214,6 +216,7 @@ def differentiable(
     *,
     place: Place = "embedding",
     precision: Precision = "float32",
+    back: bool = True,
 ) -> Iterator[Runner]:
     """Borrow a trace's model and yield a function that runs it on the trace's inputs with gradients.
 
@@ -226,13 +229,23 @@ def differentiable(
         purpose: The method's name, for messages.
         place: Where gradients end; see `Place`.
         precision: What a half-precision model is computed in.
+        back: Whether gradients are taken; else the model only runs, and whatever its weights are will do.
 
     Raises:
-        ValueError: Under `torch.inference_mode()`, or with quantised weights.
+        ValueError: Under `torch.inference_mode()`, or with quantised weights, where gradients are taken.
         UnsupportedModelError: If the trace has no model.
     """
-    model = differentiable_model(trace, purpose)
-    with borrowed(model), frozen(model), torch.enable_grad():
+    model = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
+    require_same_interventions(trace, purpose)
+    with ExitStack() as stack:
+        stack.enter_context(borrowed(model))
+        if back:
+            stack.enter_context(frozen(model))
+        else:
+            # What is made in here stands in no graph, and may all the same be read and replaced.
+            stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.set_grad_enabled(back))
+        stack.enter_context(told_what_to_do(model, trace, purpose))
         wide: dict[str, Tensor] = {}
         if precision == "float32":
             wide = {n: t.float() for n, t in model.named_buffers() if t.dtype in HALF}

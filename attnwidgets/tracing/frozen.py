@@ -53,19 +53,25 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 def differentiable_model(trace: Trace, purpose: str) -> nn.Module:
-    """Return a trace's model without wrappers.
+    """Return a trace's model without wrappers, which gradients can be had of.
 
     Raises:
         UnsupportedModelError: If the trace has none.
         ValueError: As `require_gradients` says.
     """
+    model = traced_model(trace, purpose)
+    require_gradients(model, purpose)
+    return model
+
+
+def traced_model(trace: Trace, purpose: str) -> nn.Module:
+    """Return a trace's model without wrappers; UnsupportedModelError if it has none."""
     if getattr(trace, "model", None) is None or not hasattr(trace, "stream_table"):
         raise UnsupportedModelError(
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"
         )
-    model = unwrap(trace.model)
-    require_gradients(model, purpose)
+    model: nn.Module = unwrap(trace.model)
     return model
 
 

@@ -99,6 +99,11 @@ def test_the_model_comes_back_with_its_biases() -> None:
     assert torch.equal(model(torch.tensor([[3, 4]]), use_cache=False).logits, logits)
 
 
+def test_a_name_is_no_model() -> None:
+    with pytest.raises(TypeError, match="takes a model or a trace, not the name 'gpt2'; load it"):
+        check_conservation("gpt2")
+
+
 def test_what_cannot_be_tried_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"no input to try CLIPModel on.*trace"):
         check_conservation(tiny.clip())

@@ -194,6 +194,7 @@ def test_bad_input_is_said(classified: Any, method: Any, options: Any, error: An
         ({"rule": "simpson"}, "rule 'simpson' is not one of"),
         ({"baseline": np.zeros(5)}, r"baseline has shape \(5,\)"),
         ({"baseline": 99}, "the token ids are 0 to 39"),
+        ({"baseline": "msk"}, r"'msk' is neither one of 'pad', .* nor one token .* Did you mean 'mask'"),
     ],
 )
 def test_bad_integration_is_said(classified: Any, options: Any, message: str) -> None:
@@ -212,7 +213,8 @@ def test_what_a_gradient_cannot_say_names_the_layer() -> None:
     with torch.no_grad():
         model.bert.encoder.layer[1].output.dense.bias.zero_()
         model.classifier.weight.zero_()
-    with pytest.raises(ValueError, match="is zero everywhere on its way into the last layer's output"):
-        aw.saliency(trace, 0)
+    for method in METHODS:
+        with pytest.raises(ValueError, match="is zero everywhere on its way into the last layer's output"):
+            method(trace, 0)
     with torch.inference_mode(), pytest.raises(ValueError, match="inference_mode"):
         aw.saliency(trace, 0)

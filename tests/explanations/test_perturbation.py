@@ -90,11 +90,28 @@ def test_several_targets_and_foils(classified: Any, method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", [aw.occlusion, aw.shapley_sampling])
+def test_no_gradient_is_needed(classified: Any, method: Any) -> None:
+    expected = method(classified, 1)
+    with torch.inference_mode():
+        inside = method(classified, 1)
+        made_inside = method(aw.trace(classified.model, tiny.wordpiece(), "unbelievable cat"), 1)
+    np.testing.assert_array_equal(inside.values, expected.values)
+    np.testing.assert_array_equal(made_inside.values, expected.values)
+    model = torch.ao.quantization.quantize_dynamic(random_classifier(), {torch.nn.Linear}, dtype=torch.qint8)
+    quantised = aw.trace(model, tiny.wordpiece(), "unbelievable cat")
+    with pytest.raises(ValueError, match="quantised"):
+        aw.saliency(quantised, 1)
+    assert method(quantised, 1).values.any()
+
+
+@pytest.mark.parametrize("method", [aw.occlusion, aw.shapley_sampling])
 def test_bad_input_is_said(classified: Any, method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="Did you mean 'word'"):
         method(classified, unit="wrod")
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         method(classified, batch_size=0)
+    with pytest.raises(ValueError, match=f"{method.__name__}: the target is nan"):
+        method(classified, lambda outputs: outputs.logits[:, 0] * torch.nan)
     found = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "captum" else found(name, *a)

@@ -136,6 +136,31 @@ def test_what_cannot_be_a_target_is_said(
         of(request.getfixturevalue(which), target)
 
 
+@pytest.mark.parametrize(
+    ("score", "error", "message"),
+    [
+        (lambda out: out.logits, ValueError, r"'<lambda>' returned \[(1|10), 2\] for a batch of (1|10); a target's"),
+        (lambda out: out.logits.sum().item(), TypeError, r"returned a float; .* outputs\.logits\[:, -1, 7\]"),
+        (lambda out: out.logits.argmax(-1), TypeError, r"returned torch\.int64 numbers"),
+    ],
+)
+def test_a_function_that_returns_no_number_for_each_input_is_told_what_to_return(
+    classified: Any, score: Any, error: Any, message: str
+) -> None:
+    for method in (aw.lrp, aw.saliency, aw.integrated_gradients, aw.chefer):
+        with pytest.raises(error, match=message):
+            method(classified, score)
+    # One number for one input may come without a batch axis.
+    alone = aw.saliency(classified, lambda out: out.logits[0, 1])
+    assert alone.values.tolist() == aw.saliency(classified, 1).values.tolist()
+
+
+def test_a_word_that_no_token_stands_for_is_refused(masked: Any) -> None:
+    with pytest.raises(ValueError, match=r"'zebra' is not in this model's vocabulary: .* '\[UNK\]'"):
+        aw.saliency(masked, "zebra")
+    assert resolve_target(masked, "[UNK]", method="test").label == "[UNK]"
+
+
 def test_a_masked_model_without_a_mask_asks_for_a_position(masked: Any) -> None:
     trace = aw.trace(masked.model, masked.tokenizer, "the cat sat")
     for target in (None, "cat"):
