@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base import View, link
+from attnwidgets.views.compare_view import CompareView, compare
 from attnwidgets.views.explorer import Explorer, explore
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.heatmap import Heatmap
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell",
+    "CompareView",
     "Explorer",
     "HeadGrid",
     "Heatmap",
@@ -29,6 +31,7 @@ __all__ = [
     "Selection",
     "TokenStrip",
     "View",
+    "compare",
     "explore",
     "link",
     "view_of",

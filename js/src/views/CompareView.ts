@@ -1,0 +1,353 @@
+/**
+ * One text under several explanations: strips below each other, each on its own scale or all on one, and how alike
+ * every two of them rank the text. Two of them are brought together by a click on their cell.
+ */
+
+import { createAnswers } from "../answers.ts";
+import { atEnd, fill, flag, h, on, put } from "../dom.ts";
+import { printed, tickText } from "../numbers.ts";
+import { translateIndex } from "../selection.ts";
+import type { Axis } from "../wire.ts";
+import { createAgreementTable, type Ranking } from "./agreementTable.ts";
+import { byRank, difference, rankOf } from "./comparing.ts";
+import { createHeading, createReadout, only, view } from "./frame.ts";
+import { renderLayerSlider } from "./LayerSlider.ts";
+import { peak } from "./reading.ts";
+import { nameOf } from "./readout.ts";
+import { createSegments } from "./segments.ts";
+import { plural } from "./steps.ts";
+import { createStrip, type Strip } from "./strip.ts";
+import { gradient, shade } from "./stripColour.ts";
+
+/** What `CompareView._strips` says beside the values. */
+interface Strips {
+  names: string[];
+  remarks: string[];
+  maps: boolean[];
+  signed: boolean[];
+  alike: boolean;
+  how: string;
+  query: number | null;
+  follows: boolean;
+}
+
+interface Agreements {
+  measures: Record<string, Ranking>;
+  k: number;
+  warning: string;
+  caveat: string;
+}
+
+/** One explanation on the page. */
+interface Row {
+  strip: Strip;
+  note: HTMLElement;
+  value: HTMLElement;
+  ends: [HTMLElement, HTMLElement, HTMLElement];
+}
+
+const MEASURES = { spearman: "Spearman", kendall: "Kendall", top_k: "top-k overlap" };
+const SCALES = { own: "each its own scale", one: "one scale for all" };
+const NONE: ReadonlySet<number> = new Set();
+const WARNING =
+  "Agreement is not faithfulness: it says that methods rank these elements alike, not that any of them is right.";
+
+export const renderCompareView = view((ctx, root, signal) => {
+  const { selection } = ctx;
+  const heading = createHeading(ctx);
+  const slider = h("div.panel");
+  const texts = h("div.texts");
+  const readout = createReadout();
+  const scales = createSegments("scale", SCALES, signal, () => draw());
+  const measures = createSegments("measure of agreement", MEASURES, signal, () => drawAgreement());
+  const special = h("input", { type: "checkbox" });
+  const specials = h("label.field", special, "count special tokens");
+  const size = h("input", { type: "checkbox" });
+  const sizes = h("label.field", size, "rank by magnitude");
+  const all = h("button.button", { type: "button" });
+  const table = createAgreementTable(signal, choose, (row, col) => pointPair(row, col));
+  const about = h("div.note");
+  const caveat = h("p.note");
+  const details = h("details", h("summary", "What it does and does not show"), caveat);
+  const warning = h("div.warning", { role: "note" }, WARNING, details);
+  const side = h(
+    "div.compare-side",
+    h("b.title", "Agreement"),
+    measures.element,
+    h("div.row", sizes),
+    table.element,
+    about,
+    warning,
+  );
+  const main = h("div.panel", h("div.row", scales.element, specials, all), texts, ...readout.elements);
+  const answers = createAnswers(ctx, signal, () => draw());
+  let rows: Row[] = [];
+  let apart: Row | null = null;
+  let built = "";
+  let bound = new AbortController();
+  let told: Strips | null = null;
+  let values: Float32Array[] = [];
+  let ranks: number[][] = [];
+  let pair: [number, number] | null = null;
+  let chosenScale = false;
+  let stale = false;
+
+  special.checked = true;
+  root.classList.add("aw-compare");
+  root.role = "region";
+  fill(root, ...heading.elements, slider, h("div.compare-body", main, side));
+
+  const keyAxis = (): Axis => ctx.axisOf(ctx.source().key);
+  const keyOf = (which: "pinned" | "hover"): number => ctx.cell(which)?.key ?? -1;
+
+  /** The pinned query, counted in the elements shown; null where there is none or rows do not follow it. */
+  const pinnedQuery = (): number | null => {
+    const cell = selection.get("pinned");
+    if (!cell || cell.query < 0 || told?.follows === false) return null;
+    const source = ctx.source();
+    const count = keyAxis().labels.length;
+    if (cell.unit === source.unit) return cell.query < count ? cell.query : null;
+    const header = ctx.header();
+    const origin = header.sources.find(({ unit, stream }) => unit === cell.unit && stream === source.stream);
+    const from = origin && header.axes[origin.query];
+    const found = from ? translateIndex(cell.query, from, keyAxis()) : -1;
+    return found < 0 ? null : found;
+  };
+
+  const args = (): Record<string, unknown> => {
+    const { source, layer } = ctx.resolved();
+    return { layer: source.kind === "map" ? layer : 0, query: pinnedQuery(), unit: source.unit };
+  };
+
+  const hover = (index: number): void => {
+    selection.hover(index < 0 ? null : { unit: ctx.source().unit, query: -1, key: index });
+  };
+  const pin = (index: number): void => {
+    const { unit } = ctx.source();
+    const now = selection.get("pinned");
+    if (told?.follows) selection.pin(pinnedQuery() === index ? null : { unit, query: index, key: -1 });
+    else selection.pin(now?.unit === unit && now.key === index ? null : { unit, query: -1, key: index });
+  };
+
+  const makeRow = (axis: Axis, name: string): Row => {
+    const strip = createStrip(ctx, axis, name, NONE, { hover, pin }, bound.signal);
+    const caption = strip.box.querySelector(".aw-strip-name") as HTMLElement;
+    const [note, value] = [h("span.note"), h("span.compare-value")];
+    const ends: Row["ends"] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
+    fill(caption, h("b.compare-name", name), note, value, h("span.field", ...ends));
+    return { strip, note, value, ends };
+  };
+
+  /** Strips are made once for a set of names and an axis. */
+  const build = (names: readonly string[]): void => {
+    const axis = keyAxis();
+    const name = JSON.stringify([names, axis]);
+    if (name === built) return;
+    built = name;
+    bound.abort();
+    bound = new AbortController();
+    apart = null;
+    pair = pair && Math.max(...pair) < names.length ? pair : null;
+    rows = names.map((label, i) => makeRow(axis, `${i + 1} ${label}`));
+    fill(texts, ...rows.map(({ strip }) => strip.box));
+  };
+
+  const read = (): void => {
+    const wanted = args();
+    const answer = answers.get<Strips>("strips", wanted);
+    stale = !answer;
+    if (!answer) return;
+    const { meta, buffers } = answer;
+    const first = !told;
+    told = meta;
+    const count = keyAxis().labels.length;
+    const bytes = buffers[0] as DataView;
+    values = meta.names.map((_, row) =>
+      Float32Array.from({ length: count }, (_, i) => bytes.getFloat32(4 * (row * count + i), true)),
+    );
+    ranks = values.map((row) => rankOf(row));
+    if (first && !chosenScale) scales.choose(meta.alike ? "one" : "own");
+  };
+
+  const counted = (row: Float32Array): Float32Array => {
+    const { special: flags } = keyAxis();
+    return special.checked ? row : row.map((value, i) => (flags[i] ? 0 : value));
+  };
+
+  const paintRow = (row: Row, of: Float32Array, top: number, signed: boolean, words: string): void => {
+    const { theme } = ctx;
+    const { special: flags } = keyAxis();
+    row.strip.underlay.paint((i) =>
+      top > 0 && (special.checked || !flags[i]) ? shade((of[i] ?? 0) / top, theme, signed) : "",
+    );
+    const [low, ramp, high] = row.ends;
+    ramp.style.background = gradient(theme, signed);
+    put(low, signed ? `−${tickText(top)}` : "0");
+    put(high, `${signed ? "+" : ""}${tickText(top)}`);
+    put(row.note, words);
+  };
+
+  const paint = (): void => {
+    if (!told) return;
+    const { signed, remarks } = told;
+    const shown = pair ?? values.map((_, i) => i);
+    const tops = values.map((row) => peak(counted(row)));
+    const common = Math.max(0, ...shown.map((i) => tops[i] ?? 0));
+    const anySigned = shown.some((i) => signed[i]);
+    const one = scales.value() === "one";
+    rows.forEach((row, i) => {
+      const isShown = shown.includes(i);
+      row.strip.box.hidden = !isShown;
+      if (!isShown) return;
+      const zero = (tops[i] ?? 0) === 0 ? "all values are 0" : "";
+      const words = [remarks[i], zero].filter(Boolean).join(" · ");
+      paintRow(row, values[i] as Float32Array, one ? common : (tops[i] ?? 0), one ? anySigned : !!signed[i], words);
+    });
+    paintPair();
+  };
+
+  /** The difference of two strips' shares, between them. */
+  const paintPair = (): void => {
+    all.hidden = !pair;
+    put(all, `show all ${rows.length}`);
+    if (!pair) {
+      if (apart) apart.strip.box.hidden = true;
+      return;
+    }
+    const [first, second] = pair;
+    if (!apart) {
+      apart = makeRow(keyAxis(), "difference");
+      texts.append(apart.strip.box);
+    }
+    const found = difference(counted(values[first] as Float32Array), counted(values[second] as Float32Array));
+    apart.strip.box.hidden = false;
+    put(apart.strip.box.querySelector(".aw-compare-name") as Element, `${first + 1} − ${second + 1}`);
+    paintRow(apart, found, peak(found), true, "difference of shares: each divided by the sum of its magnitudes");
+  };
+
+  /** Marks and numbers of the element looked at. Runs on every pointer move. */
+  const point = (): void => {
+    if (!told) return;
+    const hovered = keyOf("hover");
+    const key = hovered >= 0 ? hovered : keyOf("pinned");
+    const query = told.how === "row" ? (told.query ?? -1) : -1;
+    for (const [i, { strip }] of [...rows, ...(apart ? [apart] : [])].entries()) {
+      strip.mark("aw-key", key);
+      strip.mark("aw-query", told.maps[i] ? query : -1);
+    }
+    const count = keyAxis().labels.length;
+    rows.forEach((row, i) => {
+      const value = values[i]?.[key];
+      put(row.value, value === undefined ? "" : `${printed(value, true)} · ${byRank(ranks[i]?.[key] ?? 0, count)}`);
+    });
+    if (apart) put(apart.value, "");
+    readout.show(key >= 0 ? keyWords(key) : pair ? pairWords(...pair) : restWords(), true);
+  };
+
+  const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
+  const keyWords = (key: number): string => {
+    const shown = pair ?? values.map((_, i) => i);
+    const said = shown.map((i) => `${told?.names[i]} ${printed(values[i]?.[key] ?? Number.NaN, true)}`);
+    return `${named(key)}: ${said.join(", ")}`;
+  };
+  const largest = (row: Float32Array, most: number): number[] =>
+    [...row.keys()].sort((a, b) => Math.abs(row[b] ?? 0) - Math.abs(row[a] ?? 0)).slice(0, most);
+
+  /** The strongest relations in words: what a reader who sees no colours is told. */
+  const restWords = (): string => {
+    const said = values.map((row, i) => `${told?.names[i]}: ${largest(counted(row), 3).map(named).join(", ")}`);
+    return `Largest by ${said.join("; ")}.`;
+  };
+  const pairWords = (first: number, second: number): string => {
+    const found = difference(counted(values[first] as Float32Array), counted(values[second] as Float32Array));
+    const said = largest(found, 3).map((key) => `${named(key)} ${printed(found[key] ?? 0, true)}`);
+    return `${told?.names[first]} less ${told?.names[second]}, in shares; most apart: ${said.join(", ")}.`;
+  };
+
+  const drawAgreement = (): void => {
+    if (!told) return;
+    const signed = told.signed.some(Boolean);
+    sizes.hidden = !signed;
+    const by = signed && size.checked ? "magnitude" : "value";
+    const wanted = { ...args(), special: special.checked, by };
+    const found = answers.get<Agreements>("agreement", wanted);
+    flag(table.element, "data-stale", !found);
+    const why = answers.failure("agreement", wanted);
+    if (!found) {
+      put(about, why ? `No agreement: ${why}` : "");
+      return;
+    }
+    const { meta } = found;
+    const ranking = meta.measures[measures.value()] as Ranking;
+    table.element.hidden = false;
+    table.show(told.names, ranking, pair, ctx.theme);
+    const chance = ranking.chance
+      ? ` By chance ${ranking.chance.toFixed(2)}.`
+      : " 1: the same order, 0: none, −1: reversed.";
+    put(about, `${ranking.title}.${chance} ${meta.warning} Click a cell to compare two.`);
+    put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
+  };
+
+  function choose(row: number, col: number): void {
+    const same = pair?.includes(row) && pair.includes(col);
+    pair = row === col || same ? null : [row, col];
+    paint();
+    point();
+    drawAgreement();
+  }
+  const pointPair = (row: number, col: number): void => {
+    for (const [i, { strip }] of rows.entries()) flag(strip.box, "data-pointed", i === row || i === col);
+  };
+
+  const words = (): string => {
+    if (!told) return "";
+    const unit = plural(ctx.source().unit);
+    const maps = told.maps.some(Boolean);
+    if (!maps) return `${told.names.length} explanations · ${unit}`;
+    const row = told.query === null ? "" : `the row of ${named(told.query)}`;
+    const read = told.how === "row" ? row : told.how.replace("_", " of ").replace("of mean", "mean").replace("_", " ");
+    return `${told.names.length} explanations · maps read as ${read} · ${unit}`;
+  };
+
+  const draw = (): void => {
+    read();
+    const title = heading.show(words());
+    root.ariaLabel = `${title}: one text, several explanations`;
+    slider.hidden = ctx.source().layers.length < 2;
+    specials.hidden = !keyAxis().special.some(Boolean);
+    flag(texts, "data-stale", stale);
+    if (stale) {
+      const job = answers.job("strips");
+      const why = answers.failure("strips", args());
+      const doing = job ? `${job.text || "computing"} ${job.total ? `${job.done} of ${job.total}` : "…"}` : "reading …";
+      readout.show(why ?? doing, Boolean(why));
+      if (!told) return;
+    }
+    if (!told) return;
+    build(told.names);
+    if (!stale) {
+      paint();
+      point();
+    }
+    drawAgreement();
+  };
+
+  on(special, signal, { change: () => draw() });
+  on(size, signal, { change: () => drawAgreement() });
+  on(all, signal, {
+    click() {
+      if (pair) choose(...pair);
+    },
+  });
+  on(scales.element, signal, {
+    change() {
+      chosenScale = true;
+    },
+  });
+  atEnd(signal, () => bound.abort());
+  renderLayerSlider(ctx.child({ title: "" }), slider);
+  return (changed) => {
+    if (only(changed, "hover")) point();
+    else draw();
+  };
+});
