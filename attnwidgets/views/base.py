@@ -11,6 +11,7 @@ import anywidget
 from traitlets import Dict, Unicode
 
 from attnwidgets._errors import suggest
+from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.views.beside import are_attributions, beside
 from attnwidgets.views.filters import KEYWORDS, checked_filters
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 _Shared = TypeVar("_Shared", TileStore, Selection)
 
 # One store and one selection per trace, for as long as a view shows it.
-_STORES: WeakValueDictionary[str, TileStore] = WeakValueDictionary()
-_SELECTIONS: WeakValueDictionary[str, Selection] = WeakValueDictionary()
+_STORES: WeakValueDictionary[tuple[int, str], TileStore] = WeakValueDictionary()
+_SELECTIONS: WeakValueDictionary[tuple[int, str], Selection] = WeakValueDictionary()
 
 
 COMMON_PARTS = ("tools",)
@@ -181,11 +182,12 @@ class View(anywidget.AnyWidget):
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         """Join the store and the selection of this view's trace, and go where the caller wants to look."""
         main = self._explanations[0]
-        store = _still_open(_STORES, self._trace_id)
+        shared = session(), self._trace_id
+        store = _still_open(_STORES, shared)
         if store is None:
-            store = _STORES[self._trace_id] = TileStore()
+            store = _STORES[shared] = TileStore()
         store.acquire(self._holder)
-        selection = _still_open(_SELECTIONS, self._trace_id)
+        selection = _still_open(_SELECTIONS, shared)
         keys = self._register(store, selection)
         stream = main.stream or "self"
         base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
@@ -198,7 +200,7 @@ class View(anywidget.AnyWidget):
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
 
         if selection is None:
-            selection = _SELECTIONS[self._trace_id] = Selection(
+            selection = _SELECTIONS[shared] = Selection(
                 store,
                 layer=base.layers[0],
                 head="-" if base.heads is None else base.heads[0],
@@ -376,9 +378,9 @@ def link(first: View, *others: View) -> None:
         before.release(view._holder)  # noqa: SLF001
 
 
-def _still_open(models: Mapping[str, _Shared], trace_id: str) -> _Shared | None:
+def _still_open(models: Mapping[tuple[int, str], _Shared], shared: tuple[int, str]) -> _Shared | None:
     """Return the model of a trace, if the browser may still know it."""
-    found = models.get(trace_id)
+    found = models.get(shared)
     return found if found is not None and found.is_open else None
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import anywidget
 from traitlets import Dict, Unicode
 
+from attnwidgets._notebook import session
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,7 +40,7 @@ class Runtime(anywidget.AnyWidget):
 
     parts = Dict().tag(sync=True)
 
-    _current: Runtime | None = None
+    _current: ClassVar[dict[int, Runtime]] = {}
 
     @classmethod
     def get(cls, parts: Sequence[str] = ()) -> Runtime:
@@ -47,9 +49,9 @@ class Runtime(anywidget.AnyWidget):
         Args:
             parts: Names of parts that it is to know (files in `js/src/parts`); those come to stay.
         """
-        if cls._current is None or cls._current.comm is None:
-            cls._current = Runtime(_esm=bundle("attnwidgets.js"))
-        self = cls._current
+        self = cls._current.get(session())
+        if self is None or self.comm is None:
+            self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"))
         held = {name: f"anywidget:{Part.get(name, self).model_id}" for name in parts}
         if not held.items() <= self.parts.items():
             self.parts = self.parts | held
@@ -61,15 +63,15 @@ class Part(anywidget.AnyWidget):
 
     _esm = Unicode().tag(sync=True)
 
-    _current: ClassVar[dict[str, Part]] = {}
+    _current: ClassVar[dict[tuple[int, str], Part]] = {}
 
     @classmethod
     def get(cls, name: str, runtime: Runtime) -> Part:
         """Return this kernel's part of this name, made on first use and again after `Widget.close_all()`."""
-        held = cls._current.get(name)
+        held = cls._current.get((session(), name))
         if held is None or held.comm is None:
             code = f"export default{{initialize:()=>({{code:{bundle(f'{name}.js').strip()}}})}}"
-            held = cls._current[name] = Part(_esm=code, layout=runtime.layout)
+            held = cls._current[session(), name] = Part(_esm=code, layout=runtime.layout)
         return held
 
 
