@@ -8,6 +8,7 @@ from attnwidgets.views.base import View, link
 from attnwidgets.views.compare_view import CompareView, compare
 from attnwidgets.views.explorer import Explorer, explore
 from attnwidgets.views.head_grid import HeadGrid
+from attnwidgets.views.head_view import HeadView
 from attnwidgets.views.heatmap import Heatmap
 from attnwidgets.views.layer_slider import LayerSlider
 from attnwidgets.views.neuron_view import NeuronView
@@ -24,6 +25,7 @@ __all__ = [
     "CompareView",
     "Explorer",
     "HeadGrid",
+    "HeadView",
     "Heatmap",
     "LayerSlider",
     "NeuronView",

@@ -3,14 +3,14 @@ import { decodeThumbs, decodeTile } from "./codec.ts";
 import type { ThumbSheet, Tile } from "./context.ts";
 import { createEager, type Eager, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
-import type { Reply } from "./wire.ts";
+import type { Placed, Reply, TileMeta } from "./wire.ts";
 
 /** Bytes of decoded tiles kept; thumbnails and exact rows may take a fraction of that each. */
 export const CACHE_BYTES = 64 * 2 ** 20;
 
 const CUT = "the reply was cut";
 
-export type DataReply = Extract<Reply, { kind: "tile" | "row" | "thumbs" }>;
+export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
 
 /** Everything is found by `keyOf` its address. */
 export interface Cache {
@@ -57,9 +57,14 @@ export function createCache(): Cache {
         if (!sheet) return CUT;
         sheets.set(key, sheet, buffer.byteLength);
       } else {
-        const tile = decodeTile(msg, buffer);
-        if (!tile) return CUT;
-        tiles.set(key, tile, tile.codes.byteLength);
+        const whole = { ...msg, offset: 0, length: buffer.byteLength };
+        for (const meta of msg.kind === "tile" ? [whole as TileMeta & Placed] : msg.tiles) {
+          const { offset, length } = meta;
+          if (offset + length > buffer.byteLength) return CUT;
+          const tile = decodeTile(meta, new DataView(buffer.buffer, buffer.byteOffset + offset, length));
+          if (!tile) return CUT;
+          tiles.set(keyOf(meta), tile, tile.codes.byteLength);
+        }
       }
       return null;
     },

@@ -4,14 +4,14 @@
  * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
-import { type Ask, keyOfAsk, neighbours, type RowAsk, type TileAsk } from "./asks.ts";
+import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./asks.ts";
 import { createCache, type DataReply } from "./cache.ts";
 import type { Job, Status, TileClient } from "./context.ts";
 import { atEnd } from "./dom.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
 import { createRows } from "./rows.ts";
 import { baseOf } from "./views/asked.ts";
-import type { Reply, Request } from "./wire.ts";
+import type { HeadKey, Reply, Request } from "./wire.ts";
 import { createWorks } from "./works.ts";
 
 export const WAITING_AFTER = 1500;
@@ -50,7 +50,7 @@ export function createTiles(): TileStore {
   /** Wishes by slot, in the order they were made. */
   const wanted = new Map<string, Ask>();
   const rows = createRows();
-  let ahead: TileAsk[] = [];
+  let ahead: (TileAsk | LayerAsk)[] = [];
   let flight: Flight | null = null;
   /** The last one that was given up: a busy kernel may answer it yet. */
   let lost: Flight | null = null;
@@ -85,8 +85,14 @@ export function createTiles(): TileStore {
     tell();
   };
 
-  const isHere = (ask: Ask): boolean =>
-    ask.kind !== "method" && Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
+  const isHere = (ask: Ask): boolean => {
+    const settled = (head: HeadKey): boolean => {
+      const key = keyOf({ ...ask, head });
+      return Boolean(cache.tile(key)) || failures.has(key);
+    };
+    if (ask.kind === "layer") return ask.heads.every(settled);
+    return ask.kind !== "method" && Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
+  };
 
   /** Take a reply in; says what was wrong with it. */
   const keep = (msg: DataReply, buffer: DataView): string | null => {
@@ -95,6 +101,8 @@ export function createTiles(): TileStore {
     if (problem !== null) return problem;
     if (msg.kind === "row") rows.finish(key, cache.row(key) ?? null);
     failures.delete(key);
+    if (msg.kind === "layer")
+      for (const { head, message } of msg.refused) failures.set(keyOf({ ...msg, head }), message);
     return null;
   };
 
@@ -225,6 +233,13 @@ export function createTiles(): TileStore {
   };
 
   /** Want something within a slot. Set anew, so that the order of the map is the order of the wishes. */
+  const look = (ask: TileAsk | LayerAsk, slot: string): void => {
+    if (looked.get(ask.source) !== ask.layer) stopped.clear();
+    looked.set(ask.source, ask.layer);
+    ahead = neighbours(models[0]?.get("header"), ask);
+    want(ask, slot);
+  };
+
   const want = (ask: Ask, slot: string): void => {
     wanted.delete(slot);
     const key = keyOfAsk(ask);
@@ -352,12 +367,9 @@ export function createTiles(): TileStore {
       return sheet;
     },
     request(source, layer, head, slot = `${source} ${typeof head}`) {
-      const ask: TileAsk = { kind: "tile", source, layer, head };
-      if (looked.get(source) !== layer) stopped.clear();
-      looked.set(source, layer);
-      ahead = neighbours(models[0]?.get("header"), ask);
-      want(ask, slot);
+      look({ kind: "tile", source, layer, head }, slot);
     },
+    requestHeads: (source, layer, heads) => look({ kind: "layer", source, layer, heads }, `${source} heads`),
     row(source, layer, head, row) {
       const ask: RowAsk = { kind: "row", source, layer, head, row };
       const key = keyOf(ask);

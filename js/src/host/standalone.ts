@@ -5,7 +5,7 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
 import { createRenderers, type PartCode } from "../runtime.ts";
-import type { Placed, Question, QuestionReply, Reply, Request, Thumbs, TileMeta, ViewState } from "../wire.ts";
+import type { HeadKey, Placed, Question, QuestionReply, Reply, Request, Thumbs, TileMeta, ViewState } from "../wire.ts";
 
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;
@@ -96,7 +96,7 @@ export function base64Slice(text: string, offset: number, length: number): Uint8
   return out;
 }
 
-async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<DataView> {
+async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<DataView<ArrayBuffer>> {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new DataView(await new Response(stream).arrayBuffer());
 }
@@ -110,6 +110,8 @@ function textOf(id: string): string {
   return document.getElementById(id)?.textContent?.replace(/\s+/g, "") ?? "";
 }
 
+const MISSING = "not in this file; open the notebook with a kernel to see it";
+
 /** Answer a store's request from the archive; `bytes` reads its base64 text. */
 async function answer(request: Request, archive: Archive, bytes: () => string): Promise<[Reply, DataView[]]> {
   const { id, kind } = request;
@@ -117,11 +119,29 @@ async function answer(request: Request, archive: Archive, bytes: () => string): 
   const refused = (message: string): [Reply, DataView[]] => [{ kind: "error", id, message, needsKernel: true }, []];
   if (kind === "row") return refused("exact values need a running kernel");
   if (kind === "method" || kind === "cancel") return refused("needs a running kernel");
-  const found =
-    kind === "thumbs"
-      ? archive.thumbs.find((t) => t.source === request.source)
-      : archive.tiles.find((t) => t.source === request.source && t.layer === request.layer && t.head === request.head);
-  if (!found) return refused("not in this file; open the notebook with a kernel to see it");
+  const held = ({ source, layer, head }: Pick<TileMeta, "source" | "layer" | "head">) =>
+    archive.tiles.find((t) => t.source === source && t.layer === layer && t.head === head);
+  if (kind === "layer") {
+    const { source, layer, heads } = request;
+    const tiles: (TileMeta & Placed)[] = [];
+    const refused: { head: HeadKey; message: string }[] = [];
+    const parts: BlobPart[] = [];
+    let length = 0;
+    for (const head of heads) {
+      const found = held({ source, layer, head });
+      if (!found) {
+        refused.push({ head, message: MISSING });
+        continue;
+      }
+      const data = await inflate(base64Slice(bytes(), found.offset, found.length));
+      tiles.push({ ...found, offset: length, length: data.byteLength });
+      parts.push(data);
+      length += data.byteLength;
+    }
+    return [{ kind, id, source, layer, tiles, refused }, [new DataView(await new Blob(parts).arrayBuffer())]];
+  }
+  const found = kind === "thumbs" ? archive.thumbs.find((t) => t.source === request.source) : held(request);
+  if (!found) return refused(MISSING);
   const { offset, length, ...meta } = found;
   return [{ kind, id, ...meta } as Reply, [await inflate(base64Slice(bytes(), offset, length))]];
 }

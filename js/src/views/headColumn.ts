@@ -1,0 +1,123 @@
+/** One side's tokens as a column of rows that scrolls; only the rows in view are nodes. */
+import { flag, h, on, put, shortLabel } from "../dom.ts";
+import type { Axis } from "../wire.ts";
+import type { Side } from "./headPairs.ts";
+
+/** Rows made beyond those in view, so that scrolling by a little makes none. */
+const MORE = 6;
+
+export interface Column {
+  element: HTMLElement;
+  /** Rows of an axis, `row` px each, in a column of `width` x `height` px; `off` has 0 for those set aside. */
+  layout(axis: Axis, row: number, width: number, height: number, off: Uint8Array): void;
+  /** px scrolled. */
+  top(): number;
+  scrollTo(top: number): void;
+  /** Bring a row into view. */
+  reveal(index: number): void;
+  /** First row in view, and the one after the last. */
+  range(): [number, number];
+  /** The rows looked at, pinned, and masked (from, to); -1: none. */
+  mark(looked: number, pinned: number, masked: readonly [number, number]): void;
+}
+
+export interface ColumnEvents {
+  hover(index: number): void;
+  pin(index: number): void;
+  scrolled(): void;
+}
+
+export function createColumn(side: Side, signal: AbortSignal, events: ColumnEvents): Column {
+  const [masked, pin, look] = [h("div.hv-masked"), h("div.hv-pin"), h("div.hv-look")];
+  const rows = h("div.hv-rows", masked, pin, look);
+  const element = h(`div.hv-column.hv-${side}`, rows);
+  const spans: HTMLElement[] = [];
+  let shown: { axis: Axis; off: Uint8Array } | null = null;
+  let [row, height, count] = [20, 0, 0];
+  let drawn = "";
+
+  const range = (): [number, number] => [
+    Math.max(0, Math.floor(element.scrollTop / row)),
+    Math.min(count, Math.ceil((element.scrollTop + height) / row)),
+  ];
+  const write = (): void => {
+    if (!shown) return;
+    const [first, last] = range();
+    const from = Math.max(0, first - MORE);
+    const to = Math.min(count, last + MORE);
+    const name = `${from} ${to}`;
+    if (name === drawn) return;
+    drawn = name;
+    const { axis, off } = shown;
+    const { labels, special, segment, boundary } = axis;
+    while (spans.length < to - from) {
+      const span = h("div.hv-row");
+      spans.push(span);
+      rows.append(span);
+    }
+    spans.forEach((span, i) => {
+      const at = from + i;
+      span.hidden = at >= to;
+      if (span.hidden) return;
+      const label = labels[at] as string;
+      span.style.top = `${at * row}px`;
+      put(span, shortLabel(label, 48));
+      span.title = shortLabel(label, 400);
+      flag(span, "data-special", Boolean(special[at]));
+      flag(span, "data-off", !off[at]);
+      flag(span, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
+    });
+  };
+  const band = (el: HTMLElement, from: number, to = from + 1): void => {
+    el.hidden = from < 0 || to <= from;
+    el.style.top = `${from * row}px`;
+    el.style.height = `${(to - from) * row}px`;
+  };
+  const find = (event: MouseEvent): number => {
+    const at = Math.floor((event.clientY - element.getBoundingClientRect().top + element.scrollTop) / row);
+    return at >= 0 && at < count ? at : -1;
+  };
+  on(element, signal, {
+    pointermove: (event) => events.hover(find(event)),
+    pointerleave: () => events.hover(-1),
+    click(event) {
+      const at = find(event);
+      if (at >= 0) events.pin(at);
+    },
+    scroll() {
+      write();
+      events.scrolled();
+    },
+  });
+  return {
+    element,
+    layout(axis, rowHeight, width, tall, off) {
+      [row, height, count] = [rowHeight, tall, axis.labels.length];
+      shown = { axis, off };
+      drawn = "";
+      element.style.width = `${width}px`;
+      element.style.height = `${tall}px`;
+      rows.style.height = `${row * count}px`;
+      rows.style.setProperty("--aw-row", `${row}px`);
+      write();
+    },
+    top: () => element.scrollTop,
+    scrollTo(top) {
+      if (Math.abs(element.scrollTop - top) >= 1) element.scrollTop = top;
+      write();
+    },
+    reveal(index) {
+      if (index < 0) return;
+      const top = element.scrollTop;
+      if (index * row < top) element.scrollTop = Math.max(0, (index - 2) * row);
+      else if ((index + 1) * row > top + height) element.scrollTop = (index + 3) * row - height;
+      write();
+    },
+    range,
+    mark(looked, pinned, [from, to]) {
+      band(look, looked);
+      band(pin, pinned);
+      band(masked, from, to);
+    },
+  };
+}

@@ -1,0 +1,216 @@
+/** Which pairs of tokens take part in a picture of heads, what a token reads and who reads it, and the strongest pairs. */
+import { HIDDEN, valueTable } from "../codec.ts";
+import type { Tile } from "../context.ts";
+import type { Axis } from "../wire.ts";
+
+/** Of a pair of texts: the query's and the key's. */
+export const BETWEEN = { all: "all", "A-A": "A → A", "A-B": "A → B", "B-A": "B → A", "B-B": "B → B" };
+export type Between = keyof typeof BETWEEN;
+
+export type Side = "query" | "key";
+
+/** Values along the other side of a token, by head; NaN where there is none, nothing where a head is not here. */
+export type Values = readonly (Float32Array | undefined)[];
+
+/** The pairs that take part. */
+export interface Pairs {
+  rows: number;
+  cols: number;
+  causal: boolean;
+  /** 1 where a query, a key takes part. */
+  queries: Uint8Array;
+  keys: Uint8Array;
+}
+
+/** Whether there is more than one text on a side. */
+export const isPair = (...axes: Axis[]): boolean => axes.some(({ segment }) => segment.some((text) => text > 0));
+
+/** The pairs between these texts. */
+export function pairsOf(query: Axis, key: Axis, between: Between, causal: boolean): Pairs {
+  const [from, to] = between === "all" ? [] : between.split("-");
+  const taking = (axis: Axis, text: string | undefined): Uint8Array =>
+    Uint8Array.from(axis.labels, (_, i) => Number(!text || (text === "A") === ((axis.segment[i] ?? 0) === 0)));
+  const [rows, cols] = [query.labels.length, key.labels.length];
+  return { rows, cols, causal: causal && rows === cols, queries: taking(query, from), keys: taking(key, to) };
+}
+
+const TABLES = new WeakMap<Tile, Float32Array>();
+
+/** Values of a tile's codes; what is left out is not a number. */
+function tableOf(tile: Tile): Float32Array {
+  let table = TABLES.get(tile);
+  if (!table) {
+    const { codec, gamma, scale } = tile.meta;
+    table = new Float32Array(HIDDEN + 1).fill(Number.NaN);
+    table.set(valueTable(codec === "i8", gamma, scale));
+    TABLES.set(tile, table);
+  }
+  return table;
+}
+
+/** Place of a code in its table. */
+const placeOf = (code: number): number => (code === HIDDEN ? HIDDEN : code & 255);
+
+/** What a query reads, or who reads a key, in one head. */
+export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Float32Array {
+  const { rows, cols, causal } = pairs;
+  const table = tableOf(tile);
+  const isQuery = side === "query";
+  const taking = isQuery ? pairs.keys : pairs.queries;
+  const count = isQuery ? cols : rows;
+  const out = new Float32Array(count).fill(Number.NaN);
+  if (!(isQuery ? pairs.queries : pairs.keys)[index]) return out;
+  const first = causal && !isQuery ? index : 0;
+  const last = causal && isQuery ? Math.min(count, index + 1) : count;
+  const [start, step] = isQuery ? [index * cols, 1] : [index, cols];
+  const { codes } = tile;
+  for (let i = first; i < last; i += 1) {
+    if (taking[i]) out[i] = table[placeOf(codes[start + i * step] as number)] as number;
+  }
+  return out;
+}
+
+/** The same from numbers that came as such. */
+export function limited(values: Float32Array, pairs: Pairs, side: Side, index: number): Float32Array {
+  const isQuery = side === "query";
+  const taking = isQuery ? pairs.keys : pairs.queries;
+  const takes = (isQuery ? pairs.queries : pairs.keys)[index];
+  const masked = (i: number): boolean => pairs.causal && (isQuery ? i > index : i < index);
+  return values.map((value, i) => (takes && taking[i] && !masked(i) ? value : Number.NaN));
+}
+
+export interface Edge {
+  query: number;
+  key: number;
+  /** Place among the heads given. */
+  head: number;
+  value: number;
+}
+
+export interface Edges {
+  /** The strongest first. */
+  shown: Edge[];
+  /** How many there are. */
+  of: number;
+  /** Share of the sum of all sizes that those shown hold; 1 where that is 0. */
+  share: number;
+  /** By head and key, the mean of what these queries read in it. */
+  received: Values;
+}
+
+const BINS = 256;
+
+/**
+ * The strongest pairs of the queries from `first` to `last`, over all heads given, no more than `budget`. They are sorted
+ * into 256 bins of size, so that no list of all pairs is ever made.
+ */
+export function strongest(
+  tiles: readonly (Tile | undefined)[],
+  pairs: Pairs,
+  first: number,
+  last: number,
+  budget: number,
+): Edges {
+  const { cols, causal, queries, keys } = pairs;
+  const top = Math.max(0, ...tiles.map((tile) => tile?.meta.scale ?? 0)) || 1;
+  const everyKey = keys.every(Boolean);
+  const counts = new Float64Array(BINS);
+  const readers = new Float32Array(cols);
+  for (let row = first; row < last; row += 1) {
+    if (!queries[row]) continue;
+    const end = causal ? row + 1 : cols;
+    for (let col = 0; col < end; col += 1) readers[col] = (readers[col] as number) + (keys[col] as number);
+  }
+  let [of, mass] = [0, 0];
+  const all = tiles.map((tile) => {
+    if (!tile) return undefined;
+    const table = tableOf(tile);
+    // A value that is not zero is in no bin of zeros.
+    const bins = Uint8Array.from(table, (value) => {
+      const size = Math.sqrt(Math.abs(value) / top);
+      return size > 0 ? Math.max(1, Math.min(BINS - 1, Math.round(size * (BINS - 1)))) : 0;
+    });
+    const seen = new Uint32Array(HIDDEN + 1);
+    const sum = new Float32Array(cols);
+    const { codes } = tile;
+    for (let row = first; row < last; row += 1) {
+      if (!queries[row]) continue;
+      const end = causal ? row + 1 : cols;
+      const start = row * cols;
+      for (let col = 0; col < end; col += 1) {
+        if (!everyKey && !keys[col]) continue;
+        const place = placeOf(codes[start + col] as number);
+        seen[place] = (seen[place] as number) + 1;
+        if (place !== HIDDEN) sum[col] = (sum[col] as number) + (table[place] as number);
+      }
+    }
+    seen.forEach((count, place) => {
+      if (count === 0 || place === HIDDEN) return;
+      of += count;
+      mass += count * Math.abs(table[place] as number);
+      const bin = bins[place] as number;
+      counts[bin] = (counts[bin] as number) + count;
+    });
+    return { codes, table, bins, received: sum.map((value, col) => value / (readers[col] as number)) };
+  });
+  let [least, room] = [BINS, budget];
+  while (least > 1 && room > 0) {
+    least -= 1;
+    room -= counts[least] as number;
+  }
+  // Of the last bin come as many as there is room for.
+  let partly = room < 0 ? (counts[least] as number) + room : Infinity;
+  const shown: Edge[] = [];
+  let held = 0;
+  all.forEach((one, head) => {
+    if (!one) return;
+    const { codes, table, bins } = one;
+    for (let query = first; query < last; query += 1) {
+      if (!queries[query]) continue;
+      const end = causal ? query + 1 : cols;
+      const start = query * cols;
+      for (let key = 0; key < end; key += 1) {
+        const place = placeOf(codes[start + key] as number);
+        const bin = bins[place] as number;
+        if (bin < least || !(everyKey || keys[key])) continue;
+        if (bin === least) {
+          partly -= 1;
+          if (partly < 0) continue;
+        }
+        const value = table[place] as number;
+        held += Math.abs(value);
+        shown.push({ query, key, head, value });
+      }
+    }
+  });
+  shown.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  return { shown, of, share: mass > 0 ? held / mass : 1, received: all.map((one) => one?.received) };
+}
+
+export interface Relation {
+  index: number;
+  head: number;
+  value: number;
+}
+
+/** The strongest relations of one token, each with the head where it is strongest. */
+export function relations(values: Values, most: number): Relation[] {
+  const found: Relation[] = [];
+  const count = Math.max(0, ...values.map((one) => one?.length ?? 0));
+  for (let index = 0; index < count; index += 1) {
+    const best: Relation = { index, head: -1, value: 0 };
+    let size = 0;
+    for (let head = 0; head < values.length; head += 1) {
+      const value = values[head]?.[index] as number;
+      if (!(Math.abs(value) > size)) continue;
+      size = Math.abs(value);
+      best.head = head;
+      best.value = value;
+    }
+    const at = found.findIndex((one) => Math.abs(one.value) < size);
+    if (best.head < 0 || (at < 0 && found.length >= most)) continue;
+    found.splice(at < 0 ? found.length : at, 0, best);
+    found.length = Math.min(found.length, most);
+  }
+  return found;
+}
