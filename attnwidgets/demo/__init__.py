@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from attnwidgets.demo.book import demo_book
 from attnwidgets.demo.models import MODELS, demo_model
 from attnwidgets.demo.sentiment import LabelledText, demo_texts
 
-__all__ = ["MODELS", "LabelledText", "demo_model", "demo_texts"]
+__all__ = ["MODELS", "LabelledText", "demo_book", "demo_model", "demo_texts"]

@@ -280,7 +280,7 @@ def _answers(views: Sequence[View], names: Sequence[str]) -> tuple[dict[str, Any
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
-    names = ("layer", "head", "unit", "method", "stream", "pinned", "target", "foil")
+    names = ("layer", "head", "unit", "method", "stream", "pinned", "target", "foil", "feature")
     state = selection.get_state(key=names)
     return {**{name: state[name] for name in names}, "hover": None}
 

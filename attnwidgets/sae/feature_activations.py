@@ -155,7 +155,13 @@ class FeatureActivations(Explanation):
         if k < 1:
             message = f"k must be at least 1, not {k}."
             raise ValueError(message)
-        place = self._place(token)
+        return self._row(self._place(token), k)
+
+    def rows(self, k: int) -> list[tuple[Fired, ...]]:
+        """Return `top` of every token: the up to `k` features that fire most on it, the strongest first."""
+        return [self._row(place, k) for place in range(len(self.labels))]
+
+    def _row(self, place: int, k: int) -> tuple[Fired, ...]:
         row = slice(int(self._ends[place] - self.l0[place]), int(self._ends[place]))
         return _strongest(self._features[row], self._activations[row], k)
 
@@ -283,9 +289,10 @@ class FeatureActivations(Explanation):
         return self._shown().plot(**options)
 
     def view(self, **options: Any) -> Any:
-        """Return the strip of the feature that fires most; of another: `.feature(j).view()`."""
-        strongest = self.ranked(1)
-        return self.feature(strongest[0].feature if strongest else 0).view(**options)
+        """Return the text coloured by a feature, with those that fire on each token: `aw.FeatureStrip`."""
+        from attnwidgets.views.feature_strip import FeatureStrip
+
+        return FeatureStrip(self, **options)
 
     def _matrix(self) -> Any:
         return _sparse(self._ends, self._features, self._activations, self.shape)

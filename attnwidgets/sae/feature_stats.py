@@ -130,7 +130,7 @@ def feature_stats(
         _facts(tally, corpus, arrays, sae, read.count, before),
         provenance={
             "title": "feature statistics",
-            "options": {"sae": repr(sae), "site": place.name, **options},
+            "options": {"sae": repr(sae), "site": place.name, "layer": place.block, **options},
             "model": type(inner).__name__ if not sae.model_name else sae.model_name,
             "paper": PAPER,
         },

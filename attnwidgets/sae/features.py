@@ -82,7 +82,12 @@ def sae_features(
         a = sae.encode(h)
         error = (h - sae.decode(a, h)).norm(dim=-1) / h.norm(dim=-1).clamp_min(torch.finfo(h.dtype).tiny)
         found = a if activation == "raw" else sae.encode(h, activation=activation)
-    asked: dict[str, Any] = {"sae": repr(sae), "site": place.name, "activation": activation}
+    asked: dict[str, Any] = {
+        "sae": repr(sae),
+        "site": place.name,
+        "layer": place.block,
+        "activation": activation,
+    }
     common = carried(trace, name, "sae_features", paper=PAPER, options=asked)
     common["provenance"] |= {"title": "SAE features" if activation == "raw" else "SAE features (lecture)"}
     return FeatureActivations(found, axis=axis, error=error, **common)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from attnwidgets.explanations.arrays import Array, read_only
 from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
 from attnwidgets.explanations.selecting import position
 from attnwidgets.sae.slots import NONE
+from attnwidgets.sae.summary import Companion, Example, FeatureSummary, Interval, LogitEffect, Neighbour
 from attnwidgets.sae.tally import BINS, INTERVALS
 from attnwidgets.tracing.display import display, pieces_of
 
@@ -23,107 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Example(NamedTuple):
-    """One place of the corpus where a feature fires.
-
-    Attributes:
-        activation: Of the token that it is about.
-        tokens: Display strings of it and of those around it; as many as its text has there.
-        activations: The feature's activations on them.
-        at: Which of them it is about.
-        ids: Their token ids.
-        text: Number of the text in the corpus.
-        place: Place of the token in the text, special tokens not counted.
-    """
-
-    activation: float
-    tokens: tuple[str, ...]
-    activations: tuple[float, ...]
-    at: int
-    ids: tuple[int, ...]
-    text: int
-    place: int
-
-
-class Interval(NamedTuple):
-    """Activations above `low` and up to `high`: on how many tokens, which share of all, and some examples."""
-
-    low: float
-    high: float
-    tokens: int
-    share: float
-    examples: tuple[Example, ...]
-
-
-class Neighbour(NamedTuple):
-    """A feature with a direction near by: the cosine of the two."""
-
-    feature: int
-    cosine: float
-
-
-class Companion(NamedTuple):
-    """A feature that fires along: on which share of the tokens, and tokens of both over tokens of either."""
-
-    feature: int
-    share: float
-    jaccard: float
-
-
-class LogitEffect(NamedTuple):
-    """What one unit of a feature adds to a token's logit, the final norm taken as a scale."""
-
-    token: str
-    effect: float
-    id: int
-
-
-@dataclass(frozen=True)
-class FeatureSummary:
-    """One feature.
-
-    Args:
-        feature: Its number.
-        name: What the reader calls it, or "".
-        count: Tokens on which it fires.
-        density: Their share.
-        maximum: Its largest activation.
-        mean: Its mean activation where it fires.
-        edges: Ends of the histogram's bins, one more than there are bins.
-        histogram: Tokens in every bin; a bin holds its upper end.
-        top: Examples with the largest activations, the largest first, each of another window.
-        intervals: Equal parts of the range of activations, the largest first; those that are empty are left
-            out.
-        promoted, suppressed: Tokens whose logits it raises and lowers most, where there is an unembedding.
-        neighbours: Features with the nearest directions.
-        companions: Features that fire on the same tokens most often (by tokens of both over tokens of
-            either).
-    """
-
-    feature: int
-    name: str
-    count: int
-    density: float
-    maximum: float
-    mean: float
-    edges: tuple[float, ...]
-    histogram: tuple[int, ...]
-    top: tuple[Example, ...]
-    intervals: tuple[Interval, ...]
-    promoted: tuple[LogitEffect, ...]
-    suppressed: tuple[LogitEffect, ...]
-    neighbours: tuple[Neighbour, ...]
-    companions: tuple[Companion, ...]
-
-    def __repr__(self) -> str:
-        named = f" {self.name!r}" if self.name else ""
-        around = "; ".join("".join(_marked(example)) for example in self.top[:3])
-        return (
-            f"<feature {self.feature}{named}: fires on {self.density:.3%} of tokens, up to "
-            f"{self.maximum:.3g}; {around}>"
-        )
-
-
 class FeatureStats(Explanation):
     """Statistics of features over a corpus; values are densities [feature]. Made by `aw.feature_stats`.
 
@@ -131,13 +30,13 @@ class FeatureStats(Explanation):
         arrays: What a `Tally` counted, and what the directions say; see `_ARRAYS`.
         facts: d_sae, tokens, texts, paired_tokens, before (tokens of a context before its own), pieces
             (spelling of token ids), special (ids) and scheme (how pieces spell text).
-        names: What the reader calls features.
+        names: What the reader calls features; `rename` and the table of `aw.FeatureTable` write here.
         method, provenance, warning: see `Explanation`.
     """
 
     kind = "FeatureStats"
     facts: Mapping[str, Any]
-    names: Mapping[int, str]
+    names: dict[int, str]
     _arrays: dict[str, NDArray[Any]]
     _places: dict[int, int]
 
@@ -319,11 +218,39 @@ class FeatureStats(Explanation):
         kept = {number: name for number, name in {**self.names, **changed}.items() if name}
         return FeatureStats(self._arrays, self.facts, names=kept, **self._common())
 
+    def rename(self, names: Mapping[int, str]) -> None:
+        """Name features here, in all views of these statistics and in what is saved of them from now on.
+
+        Names are a reader's notes, and the only thing that changes; `named` leaves these as they are. An
+        empty name takes one away.
+
+        Raises:
+            IndexError: Where there is no such feature; nothing is changed then.
+        """
+        changed = self.named(names).names
+        self.names.clear()
+        self.names.update(changed)
+
+    def loudest(self, k: int) -> tuple[int, ...]:
+        """Return the `k` features with the largest activations, the largest first; dead ones are left out."""
+        maxima = np.where(self._arrays["count"] > 0, self._arrays["maxima"], -np.inf)
+        order = np.argsort(-maxima, kind="stable")[:k]
+        return tuple(int(self._arrays["features"][place]) for place in order if maxima[place] > -np.inf)
+
+    def strongest_tokens(self) -> list[str | None]:
+        """Return, for every feature, the token on which it fires most; None where it is dead."""
+        a = self._arrays
+        ids = a["top.ids"][:, 0, self.facts["before"]]
+        spelled = {
+            int(number): self._spelled([int(number)])[0] for number in np.unique(ids) if number != NONE
+        }
+        alive = a["top.text"][:, 0] != NONE
+        return [spelled[int(number)] if there else None for number, there in zip(ids, alive, strict=True)]
+
     def to_dataframe(self) -> pd.DataFrame:
         """Return one feature a row: feature, name, density, count, mean, maximum, token (of its maximum)."""
         a = self._arrays
         counts = np.maximum(a["count"], 1)
-        best = [self._examples("top", place)[:1] for place in range(len(self.features))]
         return pandas().DataFrame(
             {
                 "feature": a["features"],
@@ -332,7 +259,7 @@ class FeatureStats(Explanation):
                 "count": a["count"],
                 "mean": a["total"] / counts,
                 "maximum": a["maxima"],
-                "token": [found[0].tokens[found[0].at] if found else "" for found in best],
+                "token": [token or "" for token in self.strongest_tokens()],
             }
         )
 
@@ -360,10 +287,11 @@ class FeatureStats(Explanation):
         axes.set_title(f"{len(alive)} of {self.shape[0]} features fired on {self.tokens:,} tokens")
         return figure
 
-    def view(self, **_: Any) -> Any:
-        """Not there yet: statistics have a figure and a table."""
-        message = "FeatureStats has no widget; see .feature(j), .to_dataframe() and .plot()."
-        raise TypeError(message)
+    def view(self, **options: Any) -> Any:
+        """Return the table of features; a click on one shows it beside `aw.FeaturePanel(stats)`."""
+        from attnwidgets.views.feature_table import FeatureTable
+
+        return FeatureTable(self, **options)
 
     def _png(self) -> dict[str, Any]:
         import base64
@@ -373,9 +301,6 @@ class FeatureStats(Explanation):
         self.plot().savefig(stream, format="png", dpi=100)
         return {"image/png": base64.b64encode(stream.getvalue()).decode("ascii")}
 
-    def _widget(self) -> dict[str, Any]:
-        return {}
-
 
 _EXAMPLE = ("value", "text", "place", "ids", "activations")
 _ARRAYS = (
@@ -383,9 +308,3 @@ _ARRAYS = (
     *(f"{which}.{name}" for which in ("top", "drawn") for name in _EXAMPLE),
     *("near", "near.cosine", "along", "along.count", "paired.count"),
 )
-
-
-def _marked(example: Example) -> list[str]:
-    """Return an example's tokens with the one that it is about in brackets, a few on either side."""
-    near = range(max(example.at - 3, 0), min(example.at + 3, len(example.tokens)))
-    return [f"[{example.tokens[i]}]" if i == example.at else f" {example.tokens[i]} " for i in near]

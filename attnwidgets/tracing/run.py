@@ -321,18 +321,23 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:
             f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; "
             "load it with a language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
         )
+    prompt = replace(sample, decoder_ids=None)
+    inputs = collate(model, reader, [prompt])
+    if "input_ids" in inputs:
+        inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
+    produced = model.generate(**inputs, generation_config=greedy(model, new))
+    produced = getattr(produced, "sequences", produced)
+    return [int(i) for i in produced[0]]
+
+
+def greedy(model: Any, new: int) -> Any:
+    """Return a model's options for greedy generation, so that the same call gives the same text."""
     options = copy.deepcopy(model.generation_config)
-    # Greedy, so that the same call gives the same trace; sampling options would only cause warnings.
+    # Sampling options would only cause warnings.
     options.do_sample, options.num_beams, options.max_length = False, 1, None
     options.temperature = options.top_p = options.top_k = options.typical_p = None
     options.max_new_tokens = new
     if options.pad_token_id is None:
         ends = options.eos_token_id
         options.pad_token_id = ends[0] if isinstance(ends, list) else ends if ends is not None else 0
-    prompt = replace(sample, decoder_ids=None)
-    inputs = collate(model, reader, [prompt])
-    if "input_ids" in inputs:
-        inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
-    produced = model.generate(**inputs, generation_config=options)
-    produced = getattr(produced, "sequences", produced)
-    return [int(i) for i in produced[0]]
+    return options

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.views.base import View, link
 from attnwidgets.views.compare_view import CompareView, compare
 from attnwidgets.views.explorer import Explorer, explore
+from attnwidgets.views.feature_panel import FeaturePanel
+from attnwidgets.views.feature_strip import FeatureStrip
+from attnwidgets.views.feature_table import FeatureTable
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.head_view import HeadView
 from attnwidgets.views.heatmap import Heatmap
@@ -15,6 +18,7 @@ from attnwidgets.views.neuron_view import NeuronView
 from attnwidgets.views.relevance_map import RelevanceMap
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.sources import is_attributions
+from attnwidgets.views.steer_view import SteerView
 from attnwidgets.views.token_strip import TokenStrip
 
 if TYPE_CHECKING:
@@ -24,6 +28,9 @@ __all__ = [
     "Cell",
     "CompareView",
     "Explorer",
+    "FeaturePanel",
+    "FeatureStrip",
+    "FeatureTable",
     "HeadGrid",
     "HeadView",
     "Heatmap",
@@ -31,6 +38,7 @@ __all__ = [
     "NeuronView",
     "RelevanceMap",
     "Selection",
+    "SteerView",
     "TokenStrip",
     "View",
     "compare",

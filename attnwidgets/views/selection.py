@@ -96,8 +96,11 @@ class Selection(SharedModel):
     by name or number. A method that explains a target explains this one, rather than the foil, when it is
     chosen; where it is shown already, it is computed anew.
 
+    `feature` is the feature of a sparse autoencoder that views of features look at, or None.
+
     Raises:
-        IndexError: A layer, head, pinned index, class or token out of range; the message names the range.
+        IndexError: A layer, head, feature, pinned index, class or token out of range; the message
+            names the range.
         ValueError: An unknown unit, method, stream, reduction, class or token; the message lists what there
             is.
     """
@@ -110,7 +113,11 @@ class Selection(SharedModel):
     pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
     target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
+    feature = Int(None, allow_none=True).tag(sync=True)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
+
+    d_sae = 0
+    """Features of the SAE that is looked at; 0 where there is none."""
 
     def __init__(self, store: TileStore, **traits: object) -> None:
         self._stores: list[TileStore] = [store]
@@ -165,6 +172,13 @@ class Selection(SharedModel):
                 f"head={head} is out of range: the heads are {span(tuple(known))}, 'mean' and 'max'."
             )
         return int(head)
+
+    @validate("feature")
+    def _check_feature(self, proposal: dict[str, Any]) -> int | None:
+        feature: int | None = proposal["value"]
+        if feature is not None and not 0 <= feature < (self.d_sae or feature + 1):
+            raise IndexError(f"feature={feature} is out of range: the features are 0 to {self.d_sae - 1}.")
+        return feature
 
     @validate("unit")
     def _check_unit(self, proposal: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ const KEYS: (keyof SelectionState)[] = [
   "pinned",
   "target",
   "foil",
+  "feature",
   "hover",
 ];
 

@@ -46,7 +46,8 @@ function whitespace(signs: string): HTMLElement {
   return glyph;
 }
 
-function fill(span: HTMLElement, label: string): void {
+/** Write a label into an element, with its whitespace visible. */
+export function spell(span: HTMLElement, label: string): void {
   if (label === "") span.append(h("span.white", { "data-sign": "∅" }));
   const found = parts(label);
   found.forEach(({ text, white }, i) => {
@@ -99,7 +100,7 @@ export function buildTokens(
     if (axis.grid) span.title = label;
     if (label.trim() === "" || /^[␣▁⏎↵⇥\s]+$/u.test(label)) span.setAttribute("aria-label", spoken(label));
     span.tabIndex = i === 0 ? 0 : -1;
-    fill(span, label);
+    spell(span, label);
     holder.append(span);
     spans.push(span);
     (chunks[chunks.length - 1] as Chunk).spans.push(span);
