@@ -10,7 +10,7 @@ import { inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";
 import { createLanes } from "./neuron/lanes.ts";
 import { exact, numberOf, type Place, type Row, rowAt, type Step, strongest, vectorOf, wordsOf } from "./neuron/row.ts";
-import { whereWords } from "./steps.ts";
+import { headWords } from "./steps.ts";
 
 const NAMES: Record<Step, string> = {
   vectors: "q and k",
@@ -53,7 +53,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     order,
   );
   const walk = h(
-    "div.row",
+    "div.row.neuron-walk",
     button("‹", "previous step", () => walkBy(-1)),
     steps,
     button("›", "next step", () => walkBy(1)),
@@ -107,12 +107,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
       pinnedKey = keyOf(row, false);
     }
     const { head } = ctx.resolved();
-    const title = heading.show(
-      [whereWords(ctx), typeof head === "number" ? "" : `showing head ${ctx.headName(at.head)}`]
-        .filter(Boolean)
-        .join(" · "),
-      "how one weight comes about",
-    );
+    const one = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
+    const title = heading.show(one, "how one weight comes about");
     root.ariaLabel = title;
     choices();
     draw();
@@ -145,16 +141,16 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const key = keyOf(row, true);
     const { query } = place();
     put(where, `query ${name("query", query)} → key ${name("key", key)}`);
-    put(order, sorted ? "keys: largest first" : "keys: in order");
+    put(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
     order.ariaPressed = String(sorted);
     for (const [i, label] of [...steps.children].entries()) {
       const value = numberOf(row, row.steps[i] as Step, key);
       put(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
     }
-    put(formula, wordsOf(row, step, key));
-    const says = `${NAMES[step]}: ${wordsOf(row, step, key)}`;
+    const says = wordsOf(row, step, key);
+    put(formula, says);
     lanes.plot.ariaLabel =
-      `query ${name("query", query)}, key ${name("key", key)}. ${says} ` +
+      `query ${name("query", query)}, key ${name("key", key)}, ${NAMES[step]}: ${says} ` +
       "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";
     keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${NAMES[step]}. Up and down arrows choose one.`;
     const { labels, special } = ctx.axisOf(ctx.source().key);

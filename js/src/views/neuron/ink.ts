@@ -8,6 +8,8 @@ export interface Ink {
   of(share: number): Rgb;
   positive: string;
   negative: string;
+  /** Of shares, which have no sign. */
+  share: string;
   line: string;
   text: string;
 }
@@ -23,7 +25,8 @@ export function inkOf(theme: Theme, el: Element): Ink {
   };
   const style = getComputedStyle(el);
   const line = theme === "dark" ? "#fff4" : "#0003";
-  return { of, positive: css(of(0.75)), negative: css(of(-0.75)), line, text: style.color };
+  const share = style.getPropertyValue("--aw-share");
+  return { of, positive: css(of(0.75)), negative: css(of(-0.75)), share, line, text: style.color };
 }
 
 /** Set a canvas to a size in px of the page, and return what draws in these; null where nothing can. */

@@ -1,12 +1,16 @@
 /** Every key of a row below each other, with what the step makes of it: a strip of numbers or a bar. Only rows in sight exist. */
 import { flag, h, on, put, shortLabel } from "../../dom.ts";
+import { textWidth } from "../labels.ts";
 import { type Ink, largest, sharp } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
-const TALLEST = 14 * LINE;
+/** Half a row says that there is more below. */
+const TALLEST = 13.5 * LINE;
 /** px of the numbers at the right. */
 const VALUES = 64;
+/** Names beyond these are as wide as these, or cut. */
+const MEASURED = 256;
 /** Scores are drawn on one scale, so that cap, bias and mask can be seen; the dot product and the shares have their own. */
 const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
 
@@ -74,6 +78,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
   let strips: HTMLCanvasElement | null = null;
   let stripped = "";
   let [tall, grownTo] = [0, 1];
+  let [names, measured] = [0, ""];
 
   const rowFor = (i: number): (typeof pool)[number] => {
     let found = pool[i];
@@ -113,7 +118,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     const first = Math.max(0, Math.floor(list.scrollTop / LINE));
     const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
     const pen = sharp(canvas, width, tall);
-    const left = Math.round(Math.min(130, width * 0.3));
+    const left = names;
     const room = Math.max(1, width - left - VALUES - 8);
     const isStrip = step === "vectors" || step === "product";
     const image = isStrip ? strip(now, [step, row.kvHead, ink.positive].join()) : null;
@@ -155,7 +160,8 @@ export function createKeyList(signal: AbortSignal): KeyList {
     const masked = Number.isNaN(length);
     const zero = x + room * mix(before?.zero ?? shown.zero, shown.zero);
     const long = room * mix(before?.lengths[key] || 0, masked ? 0 : length);
-    pen.fillStyle = long < 0 ? ink.negative : ink.positive;
+    const isShare = now?.step === "softmax";
+    pen.fillStyle = isShare ? ink.share : long < 0 ? ink.negative : ink.positive;
     pen.fillRect(Math.min(zero, zero + long), y + 4, Math.abs(long), LINE - 8);
     pen.fillStyle = ink.line;
     pen.fillRect(zero - 0.5, y, 1, LINE);
@@ -181,6 +187,14 @@ export function createKeyList(signal: AbortSignal): KeyList {
       shown = barsOf(state.row, state.step);
       tall = Math.min(TALLEST, state.row.count * LINE);
       list.style.maxHeight = `${tall}px`;
+      const { labels, width } = state;
+      if (measured !== `${width} ${labels.length} ${labels[0]}`) {
+        measured = `${width} ${labels.length} ${labels[0]}`;
+        const { fontFamily } = getComputedStyle(list);
+        const most = Math.min(140, Math.round(width * 0.32));
+        const widths = labels.slice(0, MEASURED).map((label) => textWidth(shortLabel(label), `600 13px ${fontFamily}`));
+        names = Math.min(most, Math.ceil(Math.max(24, ...widths)) + 9);
+      }
       canvas.style.marginBottom = `${-tall}px`;
       space.style.height = `${state.row.count * LINE}px`;
     },

@@ -4,8 +4,8 @@ import { tickText } from "../../numbers.ts";
 import { type Ink, largest, sharp } from "./ink.ts";
 import { type Row, type Step, vectorOf } from "./row.ts";
 
-const LANE = 44;
-const GAP = 10;
+const LANE = 56;
+const GAP = 12;
 const NAMES = ["q", "k", "q × k", "sum"];
 /** px left of the numbers. */
 export const ROOM = 46;

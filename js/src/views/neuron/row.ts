@@ -112,10 +112,11 @@ export function wordsOf(row: Row, step: Step, key: number): string {
       const sum = scores.reduce((total, score) => total + Math.exp(score - most), 0);
       const own = at("masked");
       const power = own === -Infinity ? "e^−∞" : `e^(${exact(own)} ${plus(-most)})`;
-      const first = `${power} / sum over keys = ${exact(Math.exp(own - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
+      const share = `${power} / its sum over keys = ${exact(Math.exp(own - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
       const recorded = at("recorded");
-      if (exact(recorded) === exact(at("softmax"))) return `${first}, as recorded`;
-      return `${first}; recorded ${exact(recorded)}: the model computes in ${row.dtype}`;
+      const same = exact(recorded) === exact(at("softmax"));
+      const model = same ? "as recorded" : `recorded ${exact(recorded)}: the model computes in ${row.dtype}`;
+      return `${share}, ${model}. ${exact(most)} is the largest score of the row.`;
     }
   }
 }

@@ -1,0 +1,122 @@
+"""NeuronView tells what a row is made of: at once, exactly, in pages too; refused where nobody knows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.views.neuron_view import PAGE_BUDGET
+from tests.tracing.families import FAMILIES
+
+
+@pytest.fixture
+def by_hand():
+    draw = np.random.default_rng(0).normal
+    states = [draw(size=shape) for shape in ((5, 6), (6, 8), (6, 8))]
+    return aw.from_qkv(*states, heads=2, mask="causal", tokens=list("abcde"))
+
+
+def told(view, topic, **args):
+    meta, buffers = view._questions.ask(topic, args)
+    return meta, [np.frombuffer(data, "<f4") for data in buffers]
+
+
+def test_a_row_and_its_keys_are_told_exactly(by_hand):
+    view = aw.NeuronView(by_hand)
+    meta, (query, *series) = told(view, "attention_row", stream="self", layer=0, head=1, query=3)
+    _, (keys,) = told(view, "attention_keys", stream="self", layer=0, head=meta["kvHead"])
+    keys = keys.reshape(5, meta["dim"])
+    by = dict(zip(meta["series"], series, strict=True))
+    np.testing.assert_allclose(by["dot"], keys @ query, rtol=1e-5)
+    np.testing.assert_allclose(by["scaled"], by["dot"] / 2, rtol=1e-6)
+    np.testing.assert_array_equal(by["masked"][:4], by["scaled"][:4])
+    assert by["masked"][4] == -np.inf
+    np.testing.assert_array_equal(by["recorded"], by_hand.attention_layer(0)[1, 3].numpy().astype(np.float32))
+    np.testing.assert_allclose(by["softmax"], by["recorded"], rtol=1e-6)
+
+
+def test_steps_that_change_nothing_are_left_out_and_others_are_there(by_hand):
+    series = {
+        "by hand": (by_hand, "self"),
+        "Gemma 2": (FAMILIES["Gemma 2"].traced(), "self"),
+        "T5": (FAMILIES["T5"].traced(), "encoder"),
+    }
+    found = {}
+    for name, (trace, stream) in series.items():
+        meta, _ = told(
+            aw.NeuronView(trace), "attention_row", stream=stream, layer=1 % trace.n_layers(), head=0, query=2
+        )
+        found[name] = meta["series"]
+    assert found["by hand"] == ["dot", "scaled", "masked", "softmax", "recorded"]
+    assert found["Gemma 2"] == ["dot", "scaled", "capped", "masked", "softmax", "recorded"]
+    assert found["T5"] == ["dot", "scaled", "biased", "masked", "softmax", "recorded"]
+
+
+def test_what_a_page_asks_wrongly_is_refused_in_words(by_hand):
+    view = aw.NeuronView(by_hand)
+    with pytest.raises(IndexError, match="head 2 is out of range"):
+        told(view, "attention_row", stream="self", layer=0, head=2, query=0)
+    with pytest.raises(ValueError, match="stream 'cross' is not in this trace"):
+        told(view, "attention_keys", stream="cross", layer=0, head=0)
+
+
+def test_it_shows_tokens_and_attention_whatever_others_are_switched_to(by_hand):
+    view = aw.NeuronView(by_hand)
+    explorer = aw.Explorer(by_hand)
+    explorer.selection.method = "rollout"
+    assert (view.options["method"], view.options["unit"], view.options["stream"]) == (
+        "attention",
+        "token",
+        None,
+    )
+    assert view.selection is explorer.selection
+    view.close()
+    view._repr_mimebundle_()  # shown again
+    assert (view.options["method"], view.options["unit"]) == ("attention", "token")
+
+
+def answers_of(page):
+    state = json.loads(re.search(r'id="aw-state">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
+    return [(one["topic"], one["args"]) for one in next(iter(state["answers"].values()))]
+
+
+def test_a_small_trace_goes_whole_into_a_page(by_hand, tmp_path):
+    answers = answers_of(aw.NeuronView(by_hand).to_html(tmp_path / "page.html"))
+    rows = {(args["head"], args["query"]) for topic, args in answers if topic == "attention_row"}
+    assert rows == {(head, query) for head in (0, 1) for query in range(5)}
+    keys = [args for topic, args in answers if topic == "attention_keys"]
+    assert keys == [{"stream": "self", "layer": 0, "head": head} for head in (0, 1)]
+    assert list(next(args for topic, args in answers if topic == "attention_row")) == [
+        "stream", "layer", "head", "query",
+    ]  # fmt: skip
+
+
+def test_of_a_large_trace_a_page_holds_the_pinned_row_first(tmp_path):
+    draw = np.random.default_rng(0).normal
+    trace = aw.from_qkv(draw(size=(300, 8)), draw(size=(8, 512)), draw(size=(8, 512)), heads=8)
+    view = aw.NeuronView(trace, head=5)
+    view.selection.pinned = (7, 3)
+    told_of = list(view.answers_for_page())
+    rows = [args for topic, args, _ in told_of if topic == "attention_row"]
+    keys = [args["head"] for topic, args, _ in told_of if topic == "attention_keys"]
+    assert (rows[0]["head"], rows[0]["query"]) == (5, 7)
+    assert keys[0] == 5
+    size = sum(len(data) for _, _, (_, buffers) in told_of for data in buffers)
+    assert 0 < size <= PAGE_BUDGET
+
+
+def test_given_weights_are_refused_with_what_to_do(given):
+    with pytest.raises(UnsupportedModelError, match=r"aw\.trace\(.*aw\.from_qkv\("):
+        aw.NeuronView(given())
+
+
+def test_a_map_is_refused_in_favour_of_its_trace(by_hand):
+    with pytest.raises(TypeError, match="shows a trace, not MixingMap; give the trace"):
+        aw.NeuronView(aw.attention(by_hand))
+    with pytest.raises(TypeError, match=r"takes no keyword 'layr'.*'layer'"):
+        aw.NeuronView(by_hand, layr=1)
