@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from attnwidgets.export.frame import Page
     from attnwidgets.views.sources import Source
 
 _Shared = TypeVar("_Shared", TileStore, Selection)
@@ -355,6 +356,19 @@ class View(anywidget.AnyWidget):
         return to_html(
             [self], path, title=title, budget=BUDGET if budget is None else budget, heads=heads, layers=layers
         )
+
+    def frame(self, height: int = 640) -> Page:
+        """Return a copy that is a page in a frame, as the last line of a cell: it needs no widget manager.
+
+        For front ends in which widgets do not arrive or are not linked between cells. What would need a
+        kernel says so.
+
+        Args:
+            height: Of the frame, in pixels; what is longer scrolls.
+        """
+        from attnwidgets.export.frame import page_of
+
+        return page_of(self, height)
 
 
 def link(first: View, *others: View) -> None:

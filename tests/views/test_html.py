@@ -147,3 +147,13 @@ def test_to_html_takes_views_only(given, tmp_path):
     for nothing in ([], [given()]):
         with pytest.raises(ValueError, match=r"aw\.Explorer"):
             aw.to_html(nothing, tmp_path / "page.html")
+
+
+def test_a_view_in_a_frame_cannot_touch_the_notebook(given):
+    page = aw.Heatmap(given()).frame(height=300)
+    shown = page._repr_html_()
+    assert shown.count("<iframe") == 1
+    assert "<script" not in shown  # escaped: it runs inside the frame only
+    assert 'sandbox="allow-scripts allow-downloads"' in shown
+    assert "height:300px" in shown
+    assert "<script" in page.data

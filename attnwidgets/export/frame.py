@@ -1,0 +1,40 @@
+"""A standalone page in a frame: for front ends that cannot show a widget, or not one linked to another cell's."""
+
+from __future__ import annotations
+
+import html
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from IPython.display import HTML
+
+if TYPE_CHECKING:
+    from attnwidgets.views.base import View
+
+HEIGHT = 640
+
+
+class Page(HTML):
+    """A standalone page (`.data`), shown in a frame of its own so that it cannot touch the notebook.
+
+    Args:
+        data: The page.
+        height: Of the frame, in pixels; what is longer scrolls.
+    """
+
+    def __init__(self, data: str, height: int = HEIGHT) -> None:
+        super().__init__(data)  # type: ignore[no-untyped-call] # IPython has no types
+        self.height = height
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(str(self.data))}" sandbox="allow-scripts allow-downloads" '
+            f'title="attnwidgets" style="width:100%;height:{self.height}px;border:0"></iframe>'
+        )
+
+
+def page_of(view: View, height: int = HEIGHT) -> Page:
+    """Return a view as a page in a frame, with all that `to_html` would write."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Page(view.to_html(Path(folder) / "view.html").read_text(encoding="utf-8"), height)
