@@ -1,4 +1,4 @@
-"""A standalone page in a frame: for front ends that cannot show a widget, or not one linked to another cell's."""
+"""A standalone page in a frame: for front ends that cannot show a widget, or not one that is linked."""
 
 from __future__ import annotations
 
