@@ -5,6 +5,8 @@ from __future__ import annotations
 from attnwidgets.evaluate.agreement import agreement
 from attnwidgets.evaluate.agreement_matrix import Agreement
 from attnwidgets.evaluate.combining import averaged, beside
+from attnwidgets.evaluate.compare import compare
+from attnwidgets.evaluate.comparison import Comparison
 from attnwidgets.evaluate.complexity import complexity, entropy, features_above, gini, sparsity
 from attnwidgets.evaluate.cue_contribution import cue_contribution
 from attnwidgets.evaluate.curves import aopc, area
@@ -24,6 +26,7 @@ from attnwidgets.evaluate.stability import stability
 __all__ = [
     "OPERATORS",
     "Agreement",
+    "Comparison",
     "Scorecard",
     "agreement",
     "aopc",
@@ -32,6 +35,7 @@ __all__ = [
     "averaged",
     "beside",
     "characterization",
+    "compare",
     "complexity",
     "cue_contribution",
     "effective_complexity",

@@ -14,9 +14,10 @@ from attnwidgets.evaluate.ordering import (
     ROUNDINGS,
     Oracle,
     Rounding,
+    answered,
     count_of,
     only,
-    oracle_order,
+    oracle_questions,
     random_orders,
     ranked,
     without,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.evaluate.explained import Explained
-    from attnwidgets.evaluate.ordering import Order
+    from attnwidgets.evaluate.ordering import Order, Questions
 
     Float = NDArray[np.float64]
 
@@ -210,7 +211,7 @@ def removal_scores(
     samples = []
     for number, one in enumerate(watched(inputs)):
         target = resolve_target(one.trace, targets[number % len(targets)], method=function)
-        scorer = _Example(one, target, plan, metrics, number, notes)
+        scorer = Example(one, target, plan, metrics, number, notes)
         samples.append(scorer.scores(watched=len(inputs) == 1))
     first = inputs[0]
     baselines = [RANDOM] if plan.oracle is None else [RANDOM, "oracle"]
@@ -234,8 +235,8 @@ def removal_scores(
     )
 
 
-class _Example:
-    """The scores of one input."""
+class Example:
+    """The scores of one input by removal."""
 
     def __init__(
         self,
@@ -257,30 +258,35 @@ class _Example:
 
     def scores(self, *, watched: bool) -> Float:
         """Return the scores [metric, method, share]."""
+        with removing(
+            self.one.trace,
+            self.plan.operator,
+            self.target,
+            unit=self.one.unit,
+            stream=self.one.stream,
+            batch_size=self.plan.batch_size,
+            watched=watched,
+        ) as ask:
+            return answered(self.questions(), ask)
+
+    def questions(self) -> Questions[Float]:
+        """Yield what is to be removed, and return the scores [metric, method, share]."""
         plan, n = self.plan, len(self.one.unit)
         rows = len(self.one.values) + 1 + (plan.oracle is not None)
         if not len(self.features):
             self.notes["an input has no feature to remove"] = None
             return np.full((len(self.metrics), rows, len(self.ks)), np.nan)
         sets: dict[bool, list[list[Order] | None]] = {}
-        with removing(
-            self.one.trace,
-            plan.operator,
-            self.target,
-            unit=self.one.unit,
-            stream=self.one.stream,
-            batch_size=plan.batch_size,
-            watched=watched,
-        ) as ask:
-            for kept in {metric.kept for metric in self.metrics.values()}:
-                sets[kept] = [[order] if order is not None else None for order in self._orders()]
-                sets[kept].append(random_orders(self.features, plan.draws, [plan.seed, self.number]))
-                if plan.oracle is not None:
-                    best = oracle_order(
-                        plan.oracle, n, self.features, ask, self.score, keep=kept, longest=max(self.ks)
-                    )
-                    sets[kept].append([best])
-            return self._read(sets, ask)
+        for kept in {metric.kept for metric in self.metrics.values()}:
+            sets[kept] = [[order] if order is not None else None for order in self._orders()]
+            sets[kept].append(random_orders(self.features, plan.draws, [plan.seed, self.number]))
+            if plan.oracle is not None:
+                best = yield from oracle_questions(
+                    plan.oracle, n, self.features, self.score, keep=kept, longest=max(self.ks)
+                )
+                sets[kept].append([best])
+        found = yield from self._read(sets)
+        return found
 
     def _orders(self) -> list[Order | None]:
         """Return the order of every explanation; None where it ranks nothing."""
@@ -294,7 +300,7 @@ class _Example:
             found.append(order[values[order] > 0] if self.plan.positive else order)
         return found
 
-    def _read(self, sets: Mapping[bool, list[list[Order] | None]], ask: Any) -> Float:
+    def _read(self, sets: Mapping[bool, list[list[Order] | None]]) -> Questions[Float]:
         """Return the scores [metric, method, share], all variants of an input in one go."""
         n = len(self.one.unit)
         gone = [np.zeros(n, dtype=bool)]
@@ -307,7 +313,7 @@ class _Example:
                     for order in orders or ()
                     for k in self.ks
                 ]
-        answers = ask(np.stack(gone))
+        answers = yield np.stack(gone)
         whole = answers.part([0])
         n_rows = len(next(iter(sets.values())))
         found = np.full((len(self.metrics), n_rows, len(self.ks)), np.nan)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.faithfulness import Plan, removal_scores
-from attnwidgets.evaluate.removal_metrics import Metric
+from attnwidgets.evaluate.removal_metrics import FIDELITY
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-PAPER = "Amara et al. 2022, GraphFramEx: Towards Systematic Evaluation of Explainability Methods"
 MODES = ("model", "phenomenon")
 KINDS = ("hard", "probability")
 SHARES = (0.1, 0.2, 0.3, 0.5)
@@ -94,11 +94,9 @@ def fidelity(
         )
         raise ValueError(message)
 
-    def formula(x: Answers, part: Answers, f: Any) -> Float:
-        if kind == "probability":
-            found: Float = f(x) - f(part)
-            return found
-        return np.abs(x.right - part.right)
+    def drop(x: Answers, part: Answers, f: Any) -> Float:
+        found: Float = f(x) - f(part)
+        return found
 
     plan = Plan(
         operator,
@@ -119,10 +117,9 @@ def fidelity(
         explanations,
         several,
         plan,
-        {
-            "fidelity_plus": Metric(kept=False, formula=formula, paper=PAPER),
-            "fidelity_minus": Metric(kept=True, formula=formula, paper=PAPER),
-        },
+        FIDELITY
+        if kind == "hard"
+        else {name: replace(metric, formula=drop) for name, metric in FIDELITY.items()},
         function="fidelity",
         unit=unit,
         options={"mode": mode, "kind": kind},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
     Order = NDArray[np.intp]
     Ask = Callable[[NDArray[np.bool_]], Answers]
+    Questions = Generator[NDArray[np.bool_], Answers, T]
 
 Rounding = Literal["ceil", "floor", "nearest"]
 ROUNDINGS: tuple[Rounding, ...] = ("ceil", "floor", "nearest")
@@ -55,11 +58,22 @@ def only(n: int, order: Order, features: Order, k: int) -> NDArray[np.bool_]:
     return gone
 
 
-def one_by_one(n: int, features: Order, ask: Ask) -> Answers:
-    """Return the answers without each feature alone, and last to the whole input [feature + 1]."""
+def singles(n: int, features: Order) -> NDArray[np.bool_]:
+    """Return each feature removed alone, and last nothing [feature + 1, element]."""
     gone = np.zeros((len(features) + 1, n), dtype=bool)
     gone[np.arange(len(features)), features] = True
-    return ask(gone)
+    return gone
+
+
+def answered(questions: Questions[T], ask: Ask) -> T:
+    """Return what a generator of questions (what is removed) comes to, every question put to `ask`."""
+    try:
+        removed = next(questions)
+        while True:
+            removed = questions.send(ask(removed))
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
 def oracle_order(
@@ -72,27 +86,40 @@ def oracle_order(
     keep: bool,
     longest: int,
 ) -> Order:
-    """Return the order that an oracle takes, who may ask the model.
+    """Return the order that an oracle takes, who may ask the model; see `oracle_questions`."""
+    return answered(oracle_questions(how, n, features, score, keep=keep, longest=longest), ask)
+
+
+def oracle_questions(
+    how: Oracle,
+    n: int,
+    features: Order,
+    score: Callable[[Answers], Float],
+    *,
+    keep: bool,
+    longest: int,
+) -> Questions[Order]:
+    """Yield what an oracle asks, and return the order that it takes.
 
     Args:
         how: "leave_one_out": by how much the score falls without each feature alone; "greedy": the feature
             that lowers the score most is removed, then of what is left the one that does, and so on.
         n: How many elements there are.
         features: Those that are ranked.
-        ask: Takes what is removed [variant, element].
         score: The number that should fall.
         keep: Of "greedy", whether features are added to nothing instead, the one that raises the score most.
         longest: How many steps are needed.
     """
     if how == "leave_one_out":
-        left_over = np.nan_to_num(score(one_by_one(n, features, ask))[:-1], nan=np.inf)
+        answers = yield singles(n, features)
+        left_over = np.nan_to_num(score(answers)[:-1], nan=np.inf)
         return features[np.argsort(left_over, kind="stable")]
     chosen: list[int] = []
     left = features.tolist()
     while left and len(chosen) < longest:
         sets = [np.array([*chosen, one], dtype=np.intp) for one in left]
         gone = np.stack([only(n, s, features, len(s)) if keep else without(n, s, len(s)) for s in sets])
-        found = score(ask(gone)) * (1 if keep else -1)
+        found = score((yield gone)) * (1 if keep else -1)
         chosen.append(left.pop(int(np.argmax(np.nan_to_num(found, nan=-np.inf)))))
     return np.array(chosen + left, dtype=np.intp)
 

@@ -73,7 +73,7 @@ def removable(trace: Trace, unit: Unit, stream: str, target: Target, *, special:
         number for number, span in enumerate(unit.spans) if span and (special or not unit.special[number])
     ]
     asked = target.position
-    if asked is not None and trace.predictions_title != "next token" and _reads_at(trace) == stream:
+    if asked is not None and trace.predictions_title != "next token" and reads_at(trace) == stream:
         kept = [number for number in kept if asked not in unit.spans[number]]
     return np.array(kept, dtype=np.intp)
 
@@ -87,8 +87,8 @@ def possible_operators(trace: Trace, stream: str) -> tuple[Operator, ...]:
     has_ids = trace.inputs.get(ids) is not None and trace.inputs[ids].shape[1] == len(trace.axes(stream)[0])
     can = {
         "delete": has_ids,
-        "mask": has_ids and _id(trace, "mask") is not None,
-        "pad": has_ids and _id(trace, "pad") is not None,
+        "mask": has_ids and id_of(trace, "mask") is not None,
+        "pad": has_ids and id_of(trace, "pad") is not None,
         "attention_mask": has_ids and mask in forward_parameters(unwrap(trace.model)),
     }
     return tuple(name for name in OPERATORS if can.get(name, True))
@@ -115,7 +115,7 @@ def removing(
         ValueError: For an operator that is unknown or that this model or tokenizer cannot do; with "delete",
             where the target is a number read at places that move (a span, a token's embedding).
     """
-    _require(trace, operator, target, stream)
+    require_operator(trace, operator, target, stream)
     if batch_size < 1:
         message = f"batch_size must be at least 1, not {batch_size}."
         raise ValueError(message)
@@ -132,7 +132,8 @@ def removing(
         yield answers
 
 
-def _require(trace: Trace, operator: str, target: Target, stream: str) -> None:
+def require_operator(trace: Trace, operator: str, target: Target, stream: str) -> None:
+    """Raise ValueError where an operator cannot be used with a trace and a target."""
     if trace.model is None:
         message = "trace holds no model, and removal runs it; make it with aw.trace(model, tokenizer, text)."
         raise ValueError(message)
@@ -171,12 +172,13 @@ def _names(trace: Trace, stream: str) -> tuple[str, str]:
     return "input_ids", "attention_mask"
 
 
-def _reads_at(trace: Trace) -> str:
+def reads_at(trace: Trace) -> str:
     """Return the stream whose tokens the rows of the logits are."""
     return "decoder" if "decoder_input_ids" in trace.inputs else trace.default_stream
 
 
-def _id(trace: Trace, name: str) -> int | None:
+def id_of(trace: Trace, name: str) -> int | None:
+    """Return the id of the tokenizer's or model's "mask" or "pad" token; None where there is none."""
     for holder in (tokenizer_of(trace), getattr(trace.model, "config", None)):
         found = getattr(holder, f"{name}_token_id", None)
         if isinstance(found, int) and found >= 0:
@@ -218,10 +220,12 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
     if target.hidden_states:
         options["output_hidden_states"] = True
     with borrowed(model), torch.no_grad():
-        yield lambda gone: trace.call(model, _inputs(trace, operator, stream, gone, takes), options, {})
+        yield lambda gone: trace.call(
+            model, inputs_without(trace, operator, stream, gone, takes), options, {}
+        )
 
 
-def _inputs(
+def inputs_without(
     trace: Trace, operator: str, stream: str, gone: Bools, takes: frozenset[str]
 ) -> Mapping[str, Any]:
     """Return the model's inputs with tokens removed [variant, token]."""
@@ -238,7 +242,7 @@ def _inputs(
     ids: Tensor = inputs[name]
     where = torch.from_numpy(gone).to(ids.device)
     if operator in ("mask", "pad"):
-        return inputs | {name: ids.masked_fill(where, _id(trace, operator) or 0)}
+        return inputs | {name: ids.masked_fill(where, id_of(trace, operator) or 0)}
     mask = inputs.get(mask_name)
     mask = torch.ones_like(ids) if mask is None else mask
     if operator == "attention_mask":
@@ -248,7 +252,7 @@ def _inputs(
     left = ~where.gather(1, order)
     beside = ("token_type_ids", "position_ids") if name == "input_ids" else ()
     moved = {key: inputs[key].gather(1, order) for key in beside if isinstance(inputs.get(key), torch.Tensor)}
-    filled = ids.gather(1, order).masked_fill(~left, _id(trace, "pad") or 0)
+    filled = ids.gather(1, order).masked_fill(~left, id_of(trace, "pad") or 0)
     if mask_name in takes:
         moved[mask_name] = mask.gather(1, order) * left
     return inputs | moved | {name: filled}
@@ -268,26 +272,26 @@ def _ask(
     """Return the answers to distinct variants [variant, token]."""
     n = len(gone)
     number, log_p, right = np.full((3, n), np.nan)
-    moves = operator == "delete" and _reads_at(trace) == stream
-    readable = _readable(trace, operator, target, stream, gone)
-    chunks = _chunks(trace, operator, target, stream, gone, readable, batch_size)
+    moves = operator == "delete" and reads_at(trace) == stream
+    read_at_all = readable(trace, operator, target, stream, gone)
+    chunks = _chunks(trace, operator, target, stream, gone, read_at_all, batch_size)
     for chosen in progress(chunks, "removing") if watched else chunks:
         outputs = run(gone[chosen])
         rows = None
         if target.position is not None:
             left = ~gone[chosen, : target.position + 1]
             rows = left.sum(axis=1) - 1 if moves else np.full(len(chosen), target.position)
-        found = _read(outputs, target, rows)
+        found = read_answers(outputs, target, rows)
         number[chosen], log_p[chosen], right[chosen] = found.number, found.log_p, found.right
     return Answers(number, log_p, right)
 
 
-def _readable(trace: Trace, operator: str, target: Target, stream: str, gone: Bools) -> Bools:
+def readable(trace: Trace, operator: str, target: Target, stream: str, gone: Bools) -> Bools:
     """Return which variants leave anything to read [variant]."""
     if operator not in ("delete", "attention_mask"):
         return np.ones(len(gone), dtype=bool)
     seen = gone
-    if target.position is not None and trace.predictions_title == "next token" and _reads_at(trace) == stream:
+    if target.position is not None and trace.predictions_title == "next token" and reads_at(trace) == stream:
         seen = gone[:, : target.position + 1]
     return np.asarray(~seen.all(axis=1))
 
@@ -318,7 +322,7 @@ def _chunks(
     return [part[start : start + batch_size] for part in parts for start in range(0, len(part), batch_size)]
 
 
-def _read(outputs: Any, target: Target, rows: NDArray[np.int64] | None) -> Answers:
+def read_answers(outputs: Any, target: Target, rows: NDArray[np.int64] | None) -> Answers:
     """Return what outputs of a batch say of a target; `rows` are the rows of the logits read in each."""
     import torch
 

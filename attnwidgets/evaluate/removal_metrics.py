@@ -67,6 +67,18 @@ METRICS: dict[str, Metric] = {
 """Metrics of `faithfulness` by name."""
 
 
+def _flip(whole: Answers, part: Answers, _: Callable[[Answers], Float]) -> Float:
+    return np.abs(whole.right - part.right)
+
+
+AMARA = "Amara et al. 2022, GraphFramEx: Towards Systematic Evaluation of Explainability Methods"
+FIDELITY: dict[str, Metric] = {
+    "fidelity_plus": Metric(kept=False, formula=_flip, paper=AMARA),
+    "fidelity_minus": Metric(kept=True, formula=_flip, paper=AMARA),
+}
+"""Hard fidelity by name: whether the target goes on being what is decided."""
+
+
 def read_score(answers: Answers, score: Score | None, index: int | None) -> Float:
     """Return what f is of some answers; by default a probability, of a target that is no logit its number.
 

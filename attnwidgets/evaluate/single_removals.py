@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.explained import explained, is_constant, watched
-from attnwidgets.evaluate.ordering import one_by_one
+from attnwidgets.evaluate.ordering import answered, singles
 from attnwidgets.evaluate.rank_measures import kendall, spearman
 from attnwidgets.evaluate.rationales import rationale_elements
 from attnwidgets.evaluate.removal import Operator, removable, removing
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.explained import Explained
+    from attnwidgets.evaluate.ordering import Questions
 
     Float = NDArray[np.float64]
 
@@ -49,21 +52,21 @@ class Singles:
     change: float
 
 
-def _non_sensitivity(values: Float, singles: Singles) -> float:
-    still = np.abs(singles.drops) < singles.change if singles.gold is None else ~singles.gold
-    return float(((np.abs(values) < singles.epsilon) != still).sum())
+def _non_sensitivity(values: Float, found: Singles) -> float:
+    still = np.abs(found.drops) < found.change if found.gold is None else ~found.gold
+    return float(((np.abs(values) < found.epsilon) != still).sum())
 
 
-def _monotonicity(values: Float, singles: Singles) -> float:
-    return _correlation(spearman, np.abs(values), singles.drops**2)
+def _monotonicity(values: Float, found: Singles) -> float:
+    return _correlation(spearman, np.abs(values), found.drops**2)
 
 
-def _loss_monotonicity(values: Float, singles: Singles) -> float:
-    return _correlation(spearman, values, singles.losses)
+def _loss_monotonicity(values: Float, found: Singles) -> float:
+    return _correlation(spearman, values, found.losses)
 
 
-def _leave_one_out(values: Float, singles: Singles) -> float:
-    return _correlation(kendall, values, singles.drops)
+def _leave_one_out(values: Float, found: Singles) -> float:
+    return _correlation(kendall, values, found.drops)
 
 
 METRICS: dict[str, tuple[Callable[[Float, Singles], float], str]] = {
@@ -142,6 +145,12 @@ def single_removals(
     for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method="single_removals")
         features = removable(one.trace, one.unit, one.stream, meant, special=special)
+        wanted = None
+        if rationales is not None:
+            wanted = np.isin(features, rationale_elements(one.trace, rationales[number], one.unit))
+        questions = single_questions(
+            one, features, meant.index, names, wanted, epsilon, change, score, draws, [seed, number]
+        )
         with removing(
             one.trace,
             operator,
@@ -151,17 +160,7 @@ def single_removals(
             batch_size=batch_size,
             watched=len(inputs) == 1,
         ) as ask:
-            answers = one_by_one(len(one.unit), features, ask)
-        wanted = None
-        if rationales is not None:
-            wanted = np.isin(features, rationale_elements(one.trace, rationales[number], one.unit))
-        numbers = read_score(answers, score, meant.index)
-        singles = Singles(numbers[-1] - numbers[:-1], -answers.log_p[:-1], wanted, epsilon, change)
-        generator = np.random.default_rng([seed, number])
-        random = generator.uniform(-1, 1, size=(draws, len(features)))
-        samples.append(
-            [_row(name, [v[features] for v in one.values.values()], random, singles) for name in names]
-        )
+            samples.append(answered(questions, ask))
     first = inputs[0]
     found = np.array(samples)[..., None]
     undefined = np.isnan(found[:, :, : len(first.values)]).any()
@@ -194,18 +193,38 @@ def single_removals(
     )
 
 
-def _row(name: str, given: Sequence[Float], random: Float, singles: Singles) -> list[float]:
+def single_questions(
+    one: Explained,
+    features: NDArray[np.intp],
+    index: int | None,
+    names: Sequence[str],
+    gold: NDArray[np.bool_] | None,
+    epsilon: float,
+    change: float,
+    score: Score | None,
+    draws: int,
+    seed: Sequence[int],
+) -> Questions[list[list[float]]]:
+    """Yield what is to be removed from one input, and return its scores [metric, method]."""
+    answers = yield singles(len(one.unit), features)
+    numbers = read_score(answers, score, index)
+    found = Singles(numbers[-1] - numbers[:-1], -answers.log_p[:-1], gold, epsilon, change)
+    random = np.random.default_rng(seed).uniform(-1, 1, size=(draws, len(features)))
+    return [_row(name, [v[features] for v in one.values.values()], random, found) for name in names]
+
+
+def _row(name: str, given: Sequence[Float], random: Float, found: Singles) -> list[float]:
     """Return what explanations, chance and the oracle score by one metric."""
     score, _ = METRICS[name]
     if not random.shape[1]:
         return [float("nan")] * (len(given) + _TWO)
-    best = singles.losses if name == "loss_monotonicity" else singles.drops
+    best = found.losses if name == "loss_monotonicity" else found.drops
     if name == "non_sensitivity":
         # Zero exactly where it should be.
-        still = np.abs(best) < singles.change if singles.gold is None else ~singles.gold
-        best = np.where(still, 0.0, max(1.0, singles.epsilon))
-    chance = float(np.mean([score(values, singles) for values in random]))
-    return [*(score(values, singles) for values in given), chance, score(best, singles)]
+        still = np.abs(best) < found.change if found.gold is None else ~found.gold
+        best = np.where(still, 0.0, max(1.0, found.epsilon))
+    chance = float(np.mean([score(values, found) for values in random]))
+    return [*(score(values, found) for values in given), chance, score(best, found)]
 
 
 def _correlation(measure: Callable[[Float, Float], float], values: Float, wanted: Float) -> float:

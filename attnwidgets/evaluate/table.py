@@ -94,3 +94,34 @@ def scale_of(card: Scorecard, metric: int) -> float:
     shown = card.mean[metric][rows or list(range(len(card.methods)))]
     largest = float(np.nanmax(shown, initial=0.0)) if not np.isnan(shown).all() else 0.0
     return largest or 1.0
+
+
+def summary_html(card: Scorecard) -> str:
+    """Return one table of a scorecard whose last axis is one number: a row a method, a column a metric."""
+    mean, (low, high), count = card.mean[:, :, 0], card.interval, card.count[:, :, 0]
+    head = "".join(f"<th style='{_CELL}'>{_text(name.replace('_', ' '))}</th>" for name in card.metrics)
+    body = []
+    ordered = order_of(card)
+    for place, row in enumerate(ordered):
+        first = row_is_baseline(card, row) and (place == 0 or not row_is_baseline(card, ordered[place - 1]))
+        line = ";border-top:1px solid currentColor" if first and place else ""
+        cells = "".join(
+            _cell(
+                mean[metric, row],
+                low[metric, row, 0],
+                high[metric, row, 0],
+                int(count[metric, row]),
+                scale_of(card, metric),
+                line,
+            )
+            for metric in range(len(card.metrics))
+        )
+        title = _text(card.row_name(row), 60)
+        body.append(f"<tr><th scope='row' style='{_LEFT}{line}'>{title}</th>{cells}</tr>")
+    notes = [str(card.provenance.get("model") or ""), f"{card.n_examples:,} texts", card.warning]
+    note = " · ".join(_text(item, 400) for item in notes if item)
+    return (
+        "<div style='overflow-x:auto'><table style='border-collapse:collapse;color:inherit;margin:0 0 8px'>"
+        f"<thead><tr><th style='{_LEFT}'></th>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        f"<div style='font-size:85%;opacity:.75'>{note}</div></div>"
+    )

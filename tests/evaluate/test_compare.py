@@ -1,0 +1,205 @@
+"""Comparisons over a data set: the scores of each text by itself, shared, kept, resumed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.evaluate import compare, complexity, faithfulness, fidelity, plausibility, single_removals
+from attnwidgets.explanations import Attributions
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+TEXTS = ["unbelievable cat", "cat", "cat cat unbelievable cat cat", "the cat"]
+EVERY = ("comprehensiveness", "sufficiency", "log_odds", "fidelity_plus", "fidelity_minus", "monotonicity",
+         "non_sensitivity", "gini", "entropy")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Any:
+    return random_classifier().double(), tiny.wordpiece()
+
+
+def methods() -> dict[str, Any]:
+    return {"saliency": "saliency", "signed": ("input_x_gradient", {}), "length": lengths}
+
+
+def lengths(trace: Any) -> Attributions:
+    """A method of a reader's own: the lengths of tokens."""
+    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stream="self")
+
+
+def same(one: np.ndarray, other: np.ndarray) -> None:
+    np.testing.assert_allclose(one, other, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("operator", ["mask", "delete", "attention_mask", "zero"])
+def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -> None:
+    model, tokenizer = classifier
+    found = compare(
+        methods(), EVERY, TEXTS, model, tokenizer, operator=operator, thresholds=(0.2, 0.5), batch_size=7
+    )
+    traces = aw.trace(model, tokenizer, TEXTS)
+    chosen = [0, 1, 2, 4]  # without chance, whose draws belong to a text
+    plain = faithfulness(traces, methods(), operator=operator, metrics=EVERY[:3], thresholds=(0.2, 0.5))
+    same(found["removal"].samples[:, :3][:, :, chosen], plain.samples[:, :, chosen])
+    hard = fidelity(traces, methods(), operator=operator, thresholds=(0.2, 0.5))
+    same(found["removal"].samples[:, 3:][:, :, [0, 1, 2]], hard.samples[:, :, [0, 1, 2]])
+    alone = single_removals(traces, methods(), operator=operator, metrics=EVERY[5:7])
+    same(found["single_removals"].samples[:, :, chosen], alone.samples[:, :, chosen])
+    read = {
+        "saliency": [aw.saliency(t) for t in traces],
+        "signed": [aw.input_x_gradient(t) for t in traces],
+        "length": [lengths(t) for t in traces],
+    }
+    same(found["complexity"].samples, complexity(read, metrics=EVERY[7:]).samples)
+    assert found.table.metrics == EVERY
+    assert found.table.methods == ("saliency", "signed", "length", "random", "oracle")
+    same(found.table.mean[:3, :3, 0], plain.mean[:, :3].mean(-1))
+
+
+def test_a_decoder_and_one_of_two_stacks_are_compared_as_well() -> None:
+    gpt = tiny.build(tiny.TEXT["GPT-2"]).double()
+    traces = [aw.trace(gpt, None, input_ids=ids) for ids in ([3, 17, 42, 8, 99], [4, 5], [9, 8, 7, 3])]
+    t5 = tiny.build(tiny.SEQ2SEQ["T5"]).double()
+    two = [aw.trace(t5, tiny.wordpiece(), text, target_text="cat") for text in TEXTS[:2]]
+    for several, operator in ((traces, "delete"), (traces, "pad"), (two, "mask")):
+        if operator == "pad":
+            gpt.config.pad_token_id = 0
+        found = compare("saliency", "comprehensiveness", several, operator=operator, thresholds=(0.5,))
+        plain = faithfulness(
+            several, "saliency", operator=operator, metrics="comprehensiveness", thresholds=(0.5,)
+        )
+        same(found["removal"].samples[:, :, [0, 2]], plain.samples[:, :, [0, 2]])
+
+
+def test_labels_and_rationales_of_a_data_set_are_used(classifier: Any) -> None:
+    model, tokenizer = classifier
+    texts = [
+        {"text": "unbelievable cat", "label": 2, "rationale": [(13, 16)]},
+        {"text": "the cat", "label": 0, "rationale": [(4, 7)]},
+    ]
+    found = compare(
+        {"length": lengths}, ["fidelity_plus", "recall"], texts, model, tokenizer, operator="mask",
+        target="label", thresholds=(0.5,),
+    )  # fmt: skip
+    traces = aw.trace(model, tokenizer, [one["text"] for one in texts])
+    hard = fidelity(
+        traces, {"length": lengths}, [2, 0], operator="mask", mode="phenomenon", thresholds=(0.5,)
+    )
+    same(found["removal"].of("length"), hard.of("length")[:, :1])
+    gold = plausibility(traces, {"length": lengths}, [one["rationale"] for one in texts], metrics="recall")
+    same(found["plausibility"].of("length"), gold.of("length"))
+
+
+CALLS: list[str] = []
+
+
+def counted(trace: Any) -> Attributions:
+    """A method that counts its calls and is interrupted once."""
+    CALLS.append(trace.text)
+    if len(CALLS) == 3:
+        raise KeyboardInterrupt
+    return lengths(trace)
+
+
+def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
+    classifier: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    model, tokenizer = classifier
+    monkeypatch.setattr(sys.modules[compare.__module__], "WINDOW", 1)
+    calls = CALLS
+    calls.clear()
+
+    def run(**more: Any) -> Any:
+        chosen = {"length": counted} | more.pop("methods", {})
+        texts = more.pop("texts", TEXTS)
+        return compare(
+            chosen, ["deletion", "gini"], texts, more.pop("model", model), tokenizer, operator="mask",
+            cache=tmp_path, **more,
+        )  # fmt: skip
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    whole = run()
+    assert calls == [*TEXTS[:3], *TEXTS[2:]], "what was done is not done again"
+    assert whole.reused == 2
+    again = run(texts=TEXTS[::-1])
+    assert len(calls) == 5
+    for family in whole:
+        assert np.array_equal(again[family].samples, whole[family].samples[::-1], equal_nan=True)
+    more = run(methods={"other": "saliency"})
+    assert len(calls) == 5
+    same(more["removal"].of("length"), whole["removal"].of("length"))
+    run(thresholds=(0.3,))
+    assert len(calls) == 9, "other options are other scores"
+    other = random_classifier().double()
+    with torch.no_grad():
+        other.classifier.bias += 1
+    run(model=other)
+    assert len(calls) == 13, "other weights are another model"
+    with aw.ablate_heads(model, (0, 0)):
+        run()
+    assert len(calls) == 17, "a model with an intervention is another one"
+    (next(tmp_path.iterdir())).write_text("{broken")
+    assert run().reused in (3, 4)
+
+
+@pytest.mark.slow
+def test_processes_share_the_texts(classifier: Any) -> None:
+    model, tokenizer = classifier
+    alone = compare("saliency", "comprehensiveness", TEXTS, model, tokenizer, operator="mask")
+    shared = compare("saliency", "comprehensiveness", TEXTS, model, tokenizer, operator="mask", jobs=2)
+    same(shared["removal"].samples, alone["removal"].samples)
+
+
+def test_a_model_that_ignores_its_input_makes_every_method_score_as_chance() -> None:
+    model = random_classifier().double()
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+    found = compare(lengths, "comprehensiveness", TEXTS, model, tiny.wordpiece(), operator="mask")
+    assert not found["removal"].of("lengths")[0].any()
+    assert not np.nan_to_num(found["removal"].samples).any()
+
+
+def test_it_is_shown_as_a_table_and_a_plot(classifier: Any) -> None:
+    found = compare(methods(), EVERY, TEXTS, *classifier, operator="mask")
+    shown = found._repr_html_()
+    assert "saliency" in shown
+    assert "fidelity plus" in shown
+    assert "oracle" in shown
+    assert len(found.plot().axes) == 5
+    assert len(found.plot("complexity", kind="table").axes) >= 1
+
+
+def bad(classifier: Any) -> list[Any]:
+    def call(metrics: Any = "gini", dataset: Any = ("cat",), chosen: Any = "saliency", **more: Any) -> Any:
+        return lambda: compare(chosen, metrics, dataset, *classifier, **more)
+
+    return [
+        (call("comprehensivness"), ValueError, "Did you mean 'comprehensiveness'"),
+        (call("comprehensiveness"), ValueError, "operator is missing"),
+        (call(dataset=["cat", " "]), ValueError, r"dataset\[1\] has an empty text"),
+        (call(dataset=[]), ValueError, "dataset is empty"),
+        (call(dataset="cat"), TypeError, "texts"),
+        (call(dataset=[3]), TypeError, r"dataset\[0\] is a int"),
+        (call("recall"), ValueError, "no rationale"),
+        (call(target="label"), ValueError, "no label"),
+        (call(chosen="salience"), ValueError, "Did you mean 'saliency'"),
+        (call(chosen="attention"), TypeError, "is a map"),
+        (call("deletion", operator="blank"), ValueError, "operator 'blank'"),
+        (call(jobs=0), ValueError, "jobs"),
+        (lambda: compare("saliency", "gini", ["cat"]), ValueError, "model is missing"),
+    ]
+
+
+@pytest.mark.parametrize("case", range(13))
+def test_bad_input_is_named(classifier: Any, case: int) -> None:
+    call, error, message = bad(classifier)[case]
+    with pytest.raises(error, match=message):
+        call()
