@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.head_grid import HeadGrid
     from attnwidgets.views.head_view import HeadView
     from attnwidgets.views.heatmap import Heatmap
+    from attnwidgets.views.layer_profile import LayerProfile
     from attnwidgets.views.layer_slider import LayerSlider
     from attnwidgets.views.neuron_view import NeuronView
     from attnwidgets.views.relevance_map import RelevanceMap
@@ -153,6 +154,7 @@ _HOMES = {
     "HeadGrid": "views.head_grid",
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
+    "LayerProfile": "views.layer_profile",
     "NeuronView": "views.neuron_view",
     "compare": "views.compare_view",
     "CompareView": "views.compare_view",
@@ -184,6 +186,7 @@ __all__ = [
     "HeadGrid",
     "HeadView",
     "Heatmap",
+    "LayerProfile",
     "LayerSlider",
     "MixingMap",
     "NeuronView",

@@ -13,6 +13,7 @@ from attnwidgets.views.feature_table import FeatureTable
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.head_view import HeadView
 from attnwidgets.views.heatmap import Heatmap
+from attnwidgets.views.layer_profile import LayerProfile
 from attnwidgets.views.layer_slider import LayerSlider
 from attnwidgets.views.neuron_view import NeuronView
 from attnwidgets.views.relevance_map import RelevanceMap
@@ -34,6 +35,7 @@ __all__ = [
     "HeadGrid",
     "HeadView",
     "Heatmap",
+    "LayerProfile",
     "LayerSlider",
     "NeuronView",
     "RelevanceMap",

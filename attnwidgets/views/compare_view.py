@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.base import View
-from attnwidgets.views.compared import Compared, items_of
+from attnwidgets.views.compare_items import items_of
+from attnwidgets.views.compared import Compared
 from attnwidgets.views.questions import Topic
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,39 +11,22 @@ from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import regroup
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.selecting import listed, pick
+from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.vectors import REDUCED, row
 from attnwidgets.tracing.units import TokenAxis
 from attnwidgets.views.aligned import aligned, are_alike, axis_of, elements
-from attnwidgets.views.offer import is_explanation, is_trace
 from attnwidgets.views.sources import is_attributions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from attnwidgets.views.compare_items import Item
 
     Float = NDArray[np.float64]
 
 SCHEMES = ("row", *REDUCED)
-MOST = 24
-"""So many strips a view takes."""
-METHODS = ("attention", "rollout")
-
-
-@dataclass(frozen=True)
-class Item:
-    """One strip: an explanation with one head, or of one target.
-
-    Attributes:
-        name: What it is called.
-        explanation: A MixingMap without a choice of heads, or Attributions of one target.
-        note: What was done to make it one, in words.
-    """
-
-    name: str
-    explanation: Any
-    note: str = ""
 
 
 class Compared:
@@ -81,9 +64,10 @@ class Compared:
         layered = [item.explanation.layers for item in self.maps if len(item.explanation.layers) > 1]
         self.layers = tuple(sorted({number for layers in layered for number in layers}))
         self.on_demand = any(item.explanation.on_demand for item in self.maps)
-        self.by_row = how == "row" and bool(self.maps)
+        self._by_query = [item for item in self.maps if item.row is None]
+        self.by_row = how == "row" and bool(self._by_query)
         self.query = self._query(query) if self.by_row else None
-        square = all(_is_square(item.explanation) for item in self.maps)
+        square = all(_is_square(item.explanation) for item in self._by_query)
         self.follows = self.by_row and query is None and square
         self._in_unit: dict[tuple[int, str], Any] = {}
 
@@ -92,7 +76,7 @@ class Compared:
         if query is None:
             return -1
         if self.alike:
-            first = self.maps[0].explanation
+            first = self._by_query[0].explanation
             read = row(first, query, diagonal=True).read
             return int(np.argmax(read(np.eye(len(first.query_unit)))))
         labels = elements(self.items[0].explanation).labels[: len(self.kept[0] or ())]
@@ -124,7 +108,7 @@ class Compared:
 
     def default_query(self, unit: str) -> int:
         """Return the query whose row is read where none is pinned: where a model reads its prediction."""
-        index = next(i for i, item in enumerate(self.items) if isinstance(item.explanation, MixingMap))
+        index = self.items.index(self._by_query[0])
         found = self.reading(index, unit)
         if self.query is not None and self.query >= 0:
             groups = regroup(self.items[index].explanation.query_unit, found.query_unit) or ()
@@ -153,14 +137,21 @@ class Compared:
             values = np.asarray(found.values, dtype=np.float64)
         elif self.how == "row":
             matrix = np.asarray(found.matrix(nearest(found.layers, layer)), dtype=np.float64)
-            count = len(kept or matrix)
-            if query is None or not 0 <= query < count:
-                raise IndexError(f"query {query} is out of range: the {unit}s are 0 to {count - 1}.")
-            values = matrix[query if kept is None else kept[query]]
+            values = matrix[self._place(index, query, len(matrix), unit)]
         else:
             one = found.select(layer=nearest(found.layers, layer))
             values = np.asarray(one.to_attributions(self.how).values, dtype=np.float64)
         return values if kept is None else values[kept]
+
+    def _place(self, index: int, query: int | None, n_rows: int, unit: str) -> int:
+        """Return which row of an item's matrix is read."""
+        row, kept = self.items[index].row, self.kept[index]
+        if row is not None:
+            return row
+        count = n_rows if kept is None else len(kept)
+        if query is None or not 0 <= query < count:
+            raise IndexError(f"query {query} is out of range: the {unit}s are 0 to {count - 1}.")
+        return query if kept is None else kept[query]
 
     def attributions(self, layer: int, query: int | None, unit: str) -> dict[str, Attributions]:
         """Return the same as attributions over one axis, by name: what `aw.agreement` takes."""
@@ -174,16 +165,19 @@ class Compared:
         """Return for every item what its strip is of, in words: its layer where it has several, its note."""
         return [", ".join(filter(None, (_layer_words(item, layer), item.note))) for item in self.items]
 
-    def main(self) -> Any:
+    def main(self, title: str = "comparison") -> Any:
         """Return what the store and a static picture show of it: rows are items, over layers where there are.
 
         A map by layers where any item has several, else attributions.
+
+        Args:
+            title: What it is called.
         """
         first = self.items[0].explanation
         names = [item.name for item in self.items]
         provenance = {
             **{name: value for name, value in dict(first.provenance).items() if name in {"model", "text"}},
-            "title": "comparison",
+            "title": title,
         }
         warnings = [item.explanation.warning for item in self.items if item.explanation.warning]
         common: dict[str, Any] = {
@@ -229,116 +223,3 @@ def _layer_words(item: Item, layer: int) -> str:
 
 def _is_square(found: MixingMap) -> bool:
     return found.query_unit.spans == found.key_unit.spans and found.query_labels == found.key_labels
-
-
-def items_of(
-    shown: Any,
-    *,
-    methods: Any = (),
-    layers: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
-    names: Sequence[str] | None = None,
-) -> list[Item]:
-    """Return the strips that are meant by what a CompareView was given.
-
-    Args:
-        shown: A trace, an explanation, a list of either, or a mapping from names to explanations.
-        methods: For traces: names in `aw.methods()`, pairs (name, options), functions of a trace.
-        layers: A strip for each of these layers of every map.
-        heads: A strip for each of these heads of every map; otherwise the mean over heads.
-        names: What the strips are called.
-
-    Raises:
-        TypeError: Something is neither a trace nor an explanation.
-        ValueError: Fewer than two strips are left, more than `MOST`, or names do not fit.
-    """
-    pairs = _pairs(shown)
-    several = sum(is_trace(given) for _, given in pairs) > 1
-    found = [one for name, given in pairs for one in _explained(name, given, methods, several=several)]
-    items = [part for item in found for part in _parts(item, layers, heads)]
-    if not 2 <= len(items) <= MOST:  # noqa: PLR2004 - a comparison
-        raise ValueError(
-            f"CompareView() compares 2 to {MOST} explanations, and was given {len(items)}: "
-            "name several methods=, layers= or heads=, or give a list."
-        )
-    if names is not None:
-        called = [str(name) for name in names]
-        if len(called) != len(items):
-            raise ValueError(f"names has {len(called)} entries for {len(items)} strips.")
-        if len(set(called)) < len(called):
-            raise ValueError(f"names has one twice: {listed(called)}.")
-        return [replace(item, name=name) for item, name in zip(items, called, strict=True)]
-    return _distinct(items)
-
-
-def _pairs(shown: Any) -> list[tuple[str, Any]]:
-    if isinstance(shown, dict):
-        return [(str(name), one) for name, one in shown.items()]
-    several = list(shown) if isinstance(shown, (list, tuple)) else [shown]
-    for place, one in enumerate(several):
-        if not is_trace(one) and not isinstance(one, (MixingMap, Attributions)):
-            what = f"shown[{place}]" if len(several) > 1 else "shown"
-            raise TypeError(
-                f"CompareView() compares MixingMaps and Attributions, or methods of traces; {what} is "
-                f"{type(one).__name__}."
-            )
-    return [("", one) for one in several]
-
-
-def _explained(name: str, given: Any, methods: Any, *, several: bool) -> list[Item]:
-    if is_explanation(given):
-        return [Item(name or given.title, given)]
-    from attnwidgets.evaluate.maps import named
-
-    model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
-    about = name or (model if several else "")
-    calls: dict[str, Callable[[Any], Any]] = named(methods or METHODS)
-    return [Item(label.replace("_", " "), call(given), about) for label, call in calls.items()]
-
-
-def _parts(item: Item, layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[Item]:
-    """Return an explanation target by target, or layer by layer and head by head."""
-    found = item.explanation
-    if isinstance(found, Attributions):
-        if len(found.shape) == 1:
-            return [item]
-        return [
-            replace(item, name=f"{item.name}: {target}", explanation=found.select(place))
-            for place, target in enumerate(found.targets)
-        ]
-    if not isinstance(found, MixingMap):
-        raise TypeError(f"{item.name!r} is a {type(found).__name__}, neither a MixingMap nor Attributions.")
-    chosen = [None] if layers is None else list(pick(layers, found.layers, "layer"))
-    parts = []
-    for layer in chosen:
-        one = found if layer is None else found.select(layer=layer)
-        where = "" if layer is None else f"layer {layer}"
-        if one.heads is None:
-            parts.append((where, one, ""))
-        elif heads is None:
-            alone = len(one.heads) == 1
-            parts.append((where, one.mean("head"), f"head {one.heads[0]}" if alone else "mean over heads"))
-        else:
-            for head in pick(heads, one.heads, "head"):
-                address = f"head {head}" if layer is None else f"head {layer}.{head}"
-                parts.append((address, one.select(head=head).mean("head"), ""))
-    return [
-        Item(", ".join(filter(None, (item.name, where))), one, ", ".join(filter(None, (item.note, note))))
-        for where, one, note in parts
-    ]
-
-
-def _distinct(items: list[Item]) -> list[Item]:
-    """Return items whose names differ: by their notes where that tells them apart, else by number."""
-    names = [item.name for item in items]
-    if len(set(names)) < len(names):
-        with_notes = [f"{item.name} ({item.note})" if item.note else item.name for item in items]
-        if len(set(with_notes)) == len(names):
-            return [replace(item, name=name, note="") for item, name in zip(items, with_notes, strict=True)]
-    seen: dict[str, int] = {}
-    found = []
-    for item in items:
-        seen[item.name] = seen.get(item.name, 0) + 1
-        number = seen[item.name]
-        found.append(item if number == 1 else replace(item, name=f"{item.name} ({number})"))
-    return found

@@ -6,12 +6,12 @@
 import { createAnswers } from "../answers.ts";
 import { atEnd, fill, flag, h, on, put } from "../dom.ts";
 import { printed, tickText } from "../numbers.ts";
-import { translateIndex } from "../selection.ts";
 import type { Axis } from "../wire.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
 import { byRank, difference, rankOf } from "./comparing.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
+import { pinnedQuery } from "./pinned.ts";
 import { peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
 import { createSegments } from "./segments.ts";
@@ -100,23 +100,11 @@ export const renderCompareView = view((ctx, root, signal) => {
   const keyAxis = (): Axis => ctx.axisOf(ctx.source().key);
   const keyOf = (which: "pinned" | "hover"): number => ctx.cell(which)?.key ?? -1;
 
-  /** The pinned query, counted in the elements shown; null where there is none or rows do not follow it. */
-  const pinnedQuery = (): number | null => {
-    const cell = selection.get("pinned");
-    if (!cell || cell.query < 0 || told?.follows === false) return null;
-    const source = ctx.source();
-    const count = keyAxis().labels.length;
-    if (cell.unit === source.unit) return cell.query < count ? cell.query : null;
-    const header = ctx.header();
-    const origin = header.sources.find(({ unit, stream }) => unit === cell.unit && stream === source.stream);
-    const from = origin && header.axes[origin.query];
-    const found = from ? translateIndex(cell.query, from, keyAxis()) : -1;
-    return found < 0 ? null : found;
-  };
+  const rowWanted = (): number | null => (told?.follows === false ? null : pinnedQuery(ctx));
 
   const args = (): Record<string, unknown> => {
     const { source, layer } = ctx.resolved();
-    return { layer: source.kind === "map" ? layer : 0, query: pinnedQuery(), unit: source.unit };
+    return { layer: source.kind === "map" ? layer : 0, query: rowWanted(), unit: source.unit };
   };
 
   const hover = (index: number): void => {
@@ -125,7 +113,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   const pin = (index: number): void => {
     const { unit } = ctx.source();
     const now = selection.get("pinned");
-    if (told?.follows) selection.pin(pinnedQuery() === index ? null : { unit, query: index, key: -1 });
+    if (told?.follows) selection.pin(rowWanted() === index ? null : { unit, query: index, key: -1 });
     else selection.pin(now?.unit === unit && now.key === index ? null : { unit, query: -1, key: index });
   };
 

@@ -1,0 +1,359 @@
+/**
+ * What every layer says of a pair of tokens, or of a target and several sources together: a line for each
+ * explanation. It follows the pin and the pointer; a click selects a layer.
+ */
+
+import { createAnswers } from "../answers.ts";
+import { atEnd, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
+import { printed, roundUp } from "../numbers.ts";
+import type { Axis } from "../wire.ts";
+import { createHeading, createReadout, only, view } from "./frame.ts";
+import { textWidth } from "./labels.ts";
+import { type Chart, chartOf, drawAxes, drawLine, lookOf, spreadOut } from "./lineChart.ts";
+import { pinnedQuery } from "./pinned.ts";
+import { peak } from "./reading.ts";
+import { nameOf } from "./readout.ts";
+import { createSegments } from "./segments.ts";
+import { moveLayer, navigation, plural } from "./steps.ts";
+import { createStrip, type Strip } from "./strip.ts";
+import { shade } from "./stripColour.ts";
+import { svg } from "./svg.ts";
+
+/** What `LayerProfile._profile` says beside the values. */
+interface Profile {
+  names: string[];
+  remarks: string[];
+  layers: number[];
+  query: number | null;
+  follows: boolean;
+  rows: boolean;
+  shares: boolean;
+}
+
+const SCALES = { one: "one scale for all", own: "each its own scale" };
+/** px below which labels stand under the picture, not beside it. */
+const NARROW = 520;
+const LINE = 16;
+
+export const renderLayerProfile = view((ctx, root, signal) => {
+  const { selection } = ctx;
+  const heading = createHeading(ctx);
+  const scales = createSegments("scale", SCALES, signal, () => draw());
+  const picture = svg("svg", { "aria-hidden": "true" });
+  const plot = h("div.profile-plot", { tabindex: "0", role: "application", "aria-roledescription": "line chart" });
+  const legend = h("ul.profile-legend");
+  const readout = createReadout();
+  const texts = h("div.texts");
+  const answers = createAnswers(ctx, signal, () => draw());
+  let told: Profile | null = null;
+  let stale = false;
+  let data: Float32Array = new Float32Array();
+  let chart: Chart | null = null;
+  let lines: number[][] = [];
+  let hovered = -1; // layer under the pointer, by its place
+  let width = 0;
+  let built = "";
+  let bound = new AbortController();
+  let targets: Strip | null = null;
+  let sources: Strip | null = null;
+  let chosenScale = false;
+  let adding = false;
+  const cues = new Set(ctx.options.marks.filter((mark): mark is number => typeof mark === "number"));
+
+  root.classList.add("aw-profile");
+  root.role = "region";
+  (plot as HTMLElement).append(picture);
+  fill(
+    root,
+    ...heading.elements,
+    h("div.row", scales.element),
+    h("div.profile-figure", plot, legend),
+    ...readout.elements,
+    texts,
+  );
+
+  const keyAxis = (): Axis => ctx.axisOf(ctx.source().key);
+  const args = (): Record<string, unknown> => ({
+    query: told?.follows === false ? null : pinnedQuery(ctx),
+    unit: ctx.source().unit,
+  });
+  const query = (): number => told?.query ?? -1;
+  const numberAt = (line: number, layer: number, key: number): number =>
+    data[(line * (told?.layers.length ?? 0) + layer) * keyAxis().labels.length + key] ?? Number.NaN;
+
+  /** The sources looked at: the one under the pointer, the pinned one, the cues, or the strongest one. */
+  const keys = (): number[] => {
+    const [over, pinned] = [ctx.cell("hover")?.key ?? -1, ctx.cell("pinned")?.key ?? -1];
+    if (over >= 0) return [over];
+    if (pinned >= 0) return [pinned];
+    const count = keyAxis().labels.length;
+    const some = [...cues].filter((cue) => cue < count);
+    return some.length ? some : [strongest()];
+  };
+
+  /** The source that the first line is highest for in any layer: no special token, not the query itself. */
+  const strongest = (): number => {
+    const { special } = keyAxis();
+    let [best, at] = [-1, 0];
+    for (let key = 0; key < special.length; key += 1) {
+      if (special[key] || (told?.rows && key === query())) continue;
+      for (let layer = 0; layer < (told?.layers.length ?? 0); layer += 1) {
+        const size = Math.abs(numberAt(0, layer, key));
+        if (size > best) [best, at] = [size, key];
+      }
+    }
+    return at;
+  };
+
+  const hover = (index: number): void => {
+    const { unit } = ctx.source();
+    selection.hover(index < 0 ? null : { unit, query: told?.rows ? query() : -1, key: index });
+  };
+  const pinSource = (key: number): void => {
+    const { unit } = ctx.source();
+    const row = told?.follows ? query() : -1;
+    if (adding) {
+      const now = ctx.cell("pinned")?.key ?? -1;
+      if (now >= 0) cues.add(now);
+      if (!cues.delete(key)) cues.add(key);
+      selection.hover(null);
+      if (now >= 0) selection.pin(row < 0 ? null : { unit, query: row, key: -1 });
+      draw();
+      return;
+    }
+    cues.clear();
+    const again = ctx.cell("pinned")?.key === key;
+    selection.pin(again && row < 0 ? null : { unit, query: row, key: again ? -1 : key });
+  };
+  const pinTarget = (index: number): void => {
+    selection.pin({ unit: ctx.source().unit, query: index, key: ctx.cell("pinned")?.key ?? -1 });
+  };
+
+  const build = (): void => {
+    const axis = keyAxis();
+    const name = JSON.stringify([axis, told?.follows]);
+    if (name === built) return;
+    built = name;
+    bound.abort();
+    bound = new AbortController();
+    const make = (caption: string, pin: (index: number) => void, over: (index: number) => void): Strip =>
+      createStrip(ctx, axis, caption, new Set(), { hover: over, pin }, bound.signal);
+    targets = told?.follows ? make("target: whose row (choose)", pinTarget, () => undefined) : null;
+    sources = make("sources (choose; Shift adds)", pinSource, hover);
+    // What Shift was when a source was chosen, by the pointer or the keyboard.
+    const heed = (event: MouseEvent | KeyboardEvent): void => {
+      adding = event.shiftKey;
+    };
+    on(sources.box, bound.signal, { pointerdown: heed, keydown: heed });
+    keyboard(sources.box, bound.signal, {
+      "Shift+Enter": () => pinSource(focused()),
+      "Shift+ ": () => pinSource(focused()),
+    });
+    fill(texts, ...(targets ? [targets.box] : []), sources.box);
+  };
+  const focused = (): number => Number((document.activeElement as HTMLElement | null)?.dataset.i ?? -1);
+
+  const read = (): void => {
+    const wanted = args();
+    const answer = answers.get<Profile>("profile", wanted);
+    stale = !answer;
+    if (!answer) return;
+    told = answer.meta;
+    const bytes = answer.buffers[0] as DataView;
+    data = Float32Array.from({ length: bytes.byteLength / 4 }, (_, i) => bytes.getFloat32(4 * i, true));
+    if (!chosenScale) scales.choose(told.shares ? "one" : "own");
+  };
+
+  const layerNow = (): number => {
+    const { layers } = told as Profile;
+    const wanted = ctx.resolved().layer;
+    return layers.indexOf(wanted);
+  };
+
+  const draw = (): void => {
+    read();
+    const title = heading.show(told ? where() : "");
+    flag(plot, "data-stale", stale);
+    if (stale) {
+      const job = answers.job("profile");
+      const why = answers.failure("profile", args());
+      const doing = job ? `${job.text || "computing"} ${job.total ? `${job.done} of ${job.total}` : "…"}` : "reading …";
+      readout.show(why ?? doing, Boolean(why));
+    }
+    if (!told) return;
+    build();
+    if (!stale) paint();
+    root.ariaLabel = `${title}, ${where()}`;
+  };
+
+  /** Lines, legend and words for the sources looked at. Runs on every pointer move. */
+  const paint = (): void => {
+    if (!told || width <= 0) return;
+    const shown = keys();
+    lines = told.names.map((_, line) =>
+      (told as Profile).layers.map((_l, layer) => shown.reduce((sum, key) => sum + numberAt(line, layer, key), 0)),
+    );
+    const own = scales.value() === "own";
+    const drawn = own ? lines.map((values) => values.map((value) => value / (peak(values) || 1))) : lines;
+    const every = drawn.flat().filter(Number.isFinite);
+    const most = own ? 1 : roundUp(Math.max(0, ...every)) || 1;
+    const least = Math.min(0, ...every);
+    const low = least < 0 ? -roundUp(-least) : 0;
+    const names = told.layers.map((layer) => ctx.layerName(layer));
+    const beside = width >= NARROW;
+    const font = getComputedStyle(legend).font;
+    const widest = Math.max(...told.names.map((name) => textWidth(`${name} −0.0000`, font)));
+    const room = beside ? Math.min(280, Math.ceil(1.06 * widest) + 48) : 8;
+    chart = chartOf(width, room, names.length, low, most);
+    const { height, top, bottom } = chart;
+    picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    picture.setAttribute("width", String(width));
+    picture.setAttribute("height", String(height));
+    const marks = layerMarks(chart);
+    const looks = drawn.map((_, line) => lookOf(line, ctx.theme));
+    const paths = drawn.map((values, line) =>
+      drawLine(chart as Chart, values, looks[line] as ReturnType<typeof lookOf>),
+    );
+    const at = hovered >= 0 ? hovered : layerNow();
+    const ends = drawn.map((values) => (chart as Chart).y(values.filter(Number.isFinite).at(-1) ?? low));
+    const heights = spreadOut(ends, LINE, top + 4, bottom);
+    const leaders = beside
+      ? ends.map((end, line) => {
+          const x = lastX(drawn[line] ?? []);
+          const points = `${x + 4},${end} ${chart?.right},${heights[line]} ${(chart?.right ?? 0) + 8},${heights[line]}`;
+          return svg("polyline", { class: "aw-leader", points, fill: "none" });
+        })
+      : [];
+    picture.replaceChildren(drawAxes(chart, names), ...marks, ...leaders, ...paths);
+    flag(legend, "data-beside", beside);
+    fill(legend, ...told.names.map((name, line) => legendItem(name, line, at, beside ? (heights[line] ?? 0) : null)));
+    say(shown, at);
+    paintStrips(shown, at);
+  };
+
+  const lastX = (values: readonly number[]): number => {
+    let last = 0;
+    values.forEach((value, i) => {
+      if (Number.isFinite(value)) last = i;
+    });
+    return chart?.x(last) ?? 0;
+  };
+
+  const legendItem = (name: string, line: number, at: number, height: number | null): HTMLElement => {
+    const { stroke, dash } = lookOf(line, ctx.theme);
+    const swatch = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
+    swatch.append(svg("line", { x1: 0, x2: 18, y1: 4, y2: 4, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+    const value = lines[line]?.[at] ?? Number.NaN;
+    const number = Number.isFinite(value) ? printed(value, true) : "–";
+    const item = h("li", h("span.profile-name", { title: told?.remarks[line] ?? "" }, name), " ", h("b", number));
+    item.prepend(swatch);
+    if (height !== null && chart) {
+      item.style.top = `${height - LINE / 2}px`;
+      item.style.left = `${chart.right + 10}px`;
+      item.style.maxWidth = `${width - chart.right - 10}px`;
+    }
+    return item;
+  };
+
+  /** The selected layer, and the one under the pointer. */
+  const layerMarks = (of: Chart): SVGElement[] => {
+    const mark = (place: number, name: string): SVGElement =>
+      svg("line", { class: name, x1: of.x(place), x2: of.x(place), y1: of.top, y2: of.bottom });
+    const now = layerNow();
+    return [
+      ...(now >= 0 ? [mark(now, "aw-layer-now")] : []),
+      ...(hovered >= 0 && hovered !== now ? [mark(hovered, "aw-layer-over")] : []),
+    ];
+  };
+
+  const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
+  const about = (shown: readonly number[]): string => {
+    const from = shown.map(named).join(" + ");
+    return told?.rows ? `${named(query())} → ${from}` : `source ${from}`;
+  };
+  const where = (): string => {
+    if (!told) return "";
+    const own = scales.value() === "own" ? "each line divided by its largest magnitude" : "";
+    return [`${plural(ctx.source().unit)}, over layers`, own].filter(Boolean).join(" · ");
+  };
+
+  /** The values at a layer, and where every line is highest: what a reader who sees no lines is told. */
+  const say = (shown: readonly number[], at: number): void => {
+    if (!told) return;
+    const { names, layers } = told;
+    const isChosen = ["hover", "pinned"].some((which) => (ctx.cell(which as "hover" | "pinned")?.key ?? -1) >= 0);
+    const unchosen = cues.size ? "" : " (the strongest source; choose one below)";
+    const kind = shown.length > 1 ? " (sum)" : isChosen ? "" : unchosen;
+    const here = at >= 0 ? `layer ${ctx.layerName(layers[at] as number)}: ` : "";
+    const values = names.map((name, line) => `${name} ${printed(lines[line]?.[at] ?? Number.NaN, true)}`);
+    const highest = names.map((name, line) => {
+      const row = lines[line] ?? [];
+      const best = row.reduce((top, value, i) => (Math.abs(value) > Math.abs(row[top] ?? 0) ? i : top), 0);
+      return `${name} in layer ${ctx.layerName(layers[best] as number)}`;
+    });
+    const words = `${about(shown)}${kind}, ${here}${values.join(", ")} · largest: ${highest.join(", ")}`;
+    readout.show(words.replaceAll("not a number", "no such layer"), true);
+    plot.ariaLabel = `${about(shown)} over layers. Largest: ${highest.join(", ")}. Left and right arrows change the layer.`;
+  };
+
+  const paintStrips = (shown: readonly number[], at: number): void => {
+    const { theme } = ctx;
+    const row = keyAxis().labels.map((_, key) => numberAt(0, Math.max(0, at), key));
+    const [top, signed] = [peak(row), row.some((value) => value < 0)];
+    sources?.underlay.paint((key) => (top > 0 ? shade((row[key] ?? 0) / top, theme, signed) : ""));
+    sources?.mark("aw-key", shown.length === 1 ? (shown[0] ?? -1) : -1);
+    const caption = sources?.box.querySelector(".aw-strip-name");
+    const layer = ctx.layerName(told?.layers[Math.max(0, at)] ?? 0);
+    if (caption) put(caption, `sources (choose; Shift adds), coloured by ${told?.names[0]} in layer ${layer}`);
+    targets?.mark("aw-query", query());
+    const tokens = sources?.box.querySelectorAll(".aw-tok") ?? [];
+    for (const cue of tokens)
+      flag(cue, "data-cue", shown.length > 1 && cues.has(Number((cue as HTMLElement).dataset.i)));
+  };
+
+  const placeOf = (event: MouseEvent): number => {
+    if (!chart || !told) return -1;
+    const box = picture.getBoundingClientRect();
+    const x = ((event.clientX - box.left) * chart.width) / box.width;
+    const count = told.layers.length;
+    const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
+    const place = Math.round((x - chart.x(0)) / step);
+    return x < chart.left - 8 || x > chart.right + 8 ? -1 : Math.max(0, Math.min(count - 1, place));
+  };
+  const point = (place: number): void => {
+    if (place === hovered) return;
+    hovered = place;
+    paint();
+  };
+  on(plot, signal, {
+    pointermove: (event) => point(placeOf(event)),
+    pointerleave: () => point(-1),
+    click(event) {
+      const layer = told?.layers[placeOf(event)];
+      if (layer !== undefined) selection.set({ layer });
+    },
+  });
+  keyboard(plot, signal, {
+    ...navigation(ctx),
+    ArrowLeft: () => moveLayer(ctx, -1),
+    ArrowRight: () => moveLayer(ctx, 1),
+  });
+  on(scales.element, signal, {
+    change() {
+      chosenScale = true;
+    },
+  });
+  watchWidth(
+    root,
+    (now) => {
+      width = now;
+      paint();
+    },
+    signal,
+  );
+  atEnd(signal, () => bound.abort());
+  return (changed) => {
+    if (only(changed, "hover")) paint();
+    else draw();
+  };
+});

@@ -1,0 +1,84 @@
+"""LayerProfile: the lines of a pair over layers, of every explanation that says something of several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.questions import Questions
+
+
+def profile(view, query=None, unit="token"):
+    meta, (data,) = view._questions.ask("profile", {"query": query, "unit": unit})
+    return meta, np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(meta["layers"]), -1)
+
+
+def test_a_line_is_the_row_in_every_layer(given):
+    trace = given()
+    view = aw.LayerProfile(trace)
+    meta, values = profile(view, query=4)
+    assert meta["names"] == ["attention", "rollout"]
+    np.testing.assert_allclose(values[0], aw.attention(trace).mean().values[:, 4], rtol=1e-6)
+    np.testing.assert_allclose(values[1], aw.rollout(trace).values[:, 4], rtol=1e-6)
+    assert meta["shares"]
+
+
+def test_a_layer_that_a_method_has_not_is_no_number(given):
+    trace = given()
+    view = aw.LayerProfile(
+        [aw.attention(trace), aw.attention(trace).select(layer=[1, 2])], names=["all", "some"]
+    )
+    _, values = profile(view, query=0)
+    assert np.isnan(values[1, 0]).all()
+    np.testing.assert_array_equal(values[1, 1:], values[0, 1:])
+
+
+def test_attributions_are_read_in_the_row_of_their_target(given):
+    trace = given(n=3)
+    layers = aw.MixingMap(
+        np.arange(18.0).reshape(3, 2, 3), query=["yes", "no"], key=aw.attention(trace).key, signed=True
+    )
+    found = aw.Attributions(
+        [[1.0, 2, 3], [4, 5, 6]], axis=aw.attention(trace).key, target=["yes", "no"], map=layers
+    )
+    view = aw.LayerProfile([found, aw.attention(trace)], names=["yes", "no", "attention"])
+    _, values = profile(view, query=2)
+    np.testing.assert_array_equal(values[:2], layers.values.transpose(1, 0, 2))
+    np.testing.assert_allclose(values[2], aw.attention(trace).mean().values[:, 2], rtol=1e-6)
+
+
+def test_cues_are_marked_by_label_or_number(minilm_trace):
+    tokens = list(minilm_trace.tokens)
+    view = aw.LayerProfile(minilm_trace, cues=["trace", 1])
+    assert view.options["marks"] == [tokens.index("trace"), 1]
+    with pytest.raises(ValueError, match=r"'tarce' is none of the tokens\. Did you mean 'trace'"):
+        aw.LayerProfile(minilm_trace, cues=["tarce"])
+    with pytest.raises(IndexError, match="token 99 is out of range"):
+        aw.LayerProfile(minilm_trace, cues=[99])
+
+
+def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
+    zeroing = aw.value_zeroing(minilm_trace)
+    view = aw.LayerProfile(zeroing)
+    assert len(zeroing.computed_layers) == 1  # the one that the view opens with
+    told = []
+    questions = Questions(view._topics(), lambda reply, _: told.append(reply))
+    args = {"query": 2, "unit": "token"}
+    questions.receive({"kind": "ask", "id": 1, "topic": "profile", "args": args})
+    assert told[-1]["kind"] == "answer"
+    assert told[0] == {"kind": "progress", "id": 1, "text": "profile", "done": None, "total": None}
+    assert zeroing.computed_layers == zeroing.layers
+
+
+def test_what_has_one_layer_has_no_profile(given):
+    with pytest.raises(ValueError, match="nothing of several layers"):
+        aw.LayerProfile(aw.attention(given()).select(layer=1))
+    with pytest.raises(ValueError, match="nothing of several layers"):
+        aw.LayerProfile(aw.Attributions([1.0], axis=["a"]))
+
+
+def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
+    view = aw.LayerProfile(given(n=4), units=["token"])
+    asked = [args for _, args, _ in view.answers_for_page()]
+    assert asked == [{"query": query, "unit": "token"} for query in (None, 0, 1, 2, 3)]
