@@ -89,7 +89,7 @@ class View(anywidget.AnyWidget):
     _MARKS: ClassVar[str] = ""
     _FILTERS: ClassVar[bool] = False  # whether it takes the keywords of `views.filters`
     _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
-    PARTS: ClassVar[tuple[str, ...]] = ()
+    PARTS: tuple[str, ...] = ()
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
@@ -175,6 +175,11 @@ class View(anywidget.AnyWidget):
     def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], tuple[Any, list[bytes]]]]:
         """Yield topic, arguments and answer of what this view tells without a kernel."""
         return self._questions.for_page()
+
+    def add_options(self, **options: Any) -> None:
+        """Tell the browser side more than the options of every view."""
+        self._options |= options
+        self.options = dict(self._options)
 
     def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
         if self.comm is not None:  # closed while the question was on its way

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base import View
+from attnwidgets.views.features import Features, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +20,19 @@ class Explorer(View):
     cancelled. Methods that the trace cannot serve are grey, with the reason.
 
     `methods=` and `units=` restrict it, so that an assignment need not show its answer; it opens with the
-    first method named. `explorer.selection.method = "alti"` chooses from Python. Arguments are those of
-    `View`.
+    first method named. `explorer.selection.method = "alti"` chooses from Python.
+
+    Args:
+        shown: What `aw.trace` returned, or an explanation.
+        features: An SAE, or what `aw.sae_features` returned (several of them: of several
+            layers, among which the slider chooses); the text is shown coloured by their features as well, see
+            `FeatureStrip`.
+        stats: What `aw.feature_stats` says of them.
+        **options: Everything else `View` takes.
     """
 
     _VIEW = "Explorer"
-    PARTS = ("explorer", "layers", "filters")
+    PARTS: tuple[str, ...] = ("explorer", "layers", "filters")
     _FILTERS = True
     _MANY_METHODS = True
     _MARKS = "both"

@@ -9,8 +9,6 @@ from attnwidgets.views.feature_view import FeatureView
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TABS = 5
-
 
 class FeatureStrip(FeatureView):
     """A text coloured by a feature of an SAE, and the features that fire on each of its tokens.
@@ -27,6 +25,7 @@ class FeatureStrip(FeatureView):
     """
 
     _VIEW = "FeatureStrip"
+    KEYWORDS: ClassVar = (*FeatureView.KEYWORDS, "tabs")
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
 
     def __init__(self, shown: Any, *, tabs: Sequence[int] | None = None, **options: Any) -> None:
@@ -45,6 +44,4 @@ class FeatureStrip(FeatureView):
                 raise IndexError(
                     f"tabs: there is no feature {number}; the features are 0 to {look.d_sae - 1}."
                 )
-        return super()._about_features() | {
-            "tabs": self._features.ranked(look)[:_TABS] if self._tabs is None else self._tabs
-        }
+        return {} if self._tabs is None else {"tabs": self._tabs}

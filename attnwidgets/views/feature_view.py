@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attnwidgets._errors import suggest
 from attnwidgets.views.base import View
-from attnwidgets.views.features import Features, follow_names
+from attnwidgets.views.features import Features, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from attnwidgets.sae.stats import FeatureStats
     from attnwidgets.views.questions import Topic
+
+
+_OF_VIEWS = tuple(
+    name
+    for name, parameter in signature(View.__init__).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+)
 
 
 class FeatureView(View):
@@ -35,6 +44,7 @@ class FeatureView(View):
     """
 
     PARTS = ("features",)
+    KEYWORDS: ClassVar[tuple[str, ...]] = ("stats", "feature", "page")
     _PARTS_SHOWN: ClassVar[Mapping[str, bool]] = {"table": False, "panel": False, "strip": False}
 
     def __init__(
@@ -46,18 +56,17 @@ class FeatureView(View):
         page: Iterable[int] | None = None,
         **options: Any,
     ) -> None:
+        for name in options:
+            if name not in (*_OF_VIEWS, *self.KEYWORDS):
+                known = (*self.KEYWORDS, *_OF_VIEWS)
+                raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{suggest(name, known)}")
         self._features = Features(self._VIEW, shown, stats, page)
         super().__init__(self._features.main(feature), **options)
-        self._options |= self._about_features()
-        self.options = dict(self._options)
-        self.selection.d_sae = max(look.d_sae for look in self._features.saes)
-        if feature is not None or self.selection.feature is None:
-            self.selection.feature = self._features.first if feature is None else feature
-        follow_names(self)
+        look_at(self, self._features, feature, **self._about_features())
 
     def _about_features(self) -> dict[str, Any]:
-        """Return what the browser is told of the SAEs."""
-        return {"saes": self._features.describe()}
+        """Return what the browser is told beside the SAEs."""
+        return {}
 
     @property
     def stats(self) -> tuple[FeatureStats, ...]:
@@ -66,9 +75,3 @@ class FeatureView(View):
 
     def _topics(self) -> Mapping[str, Topic]:
         return self._features.topics(**self._PARTS_SHOWN)
-
-    def names_changed(self, stats: FeatureStats) -> None:
-        """Show new names, where they are of what is shown."""
-        if self.comm is not None and any(found is stats for found in self.stats):
-            self._options |= self._about_features()
-            self.options = dict(self._options)

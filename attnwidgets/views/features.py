@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.stats import FeatureStats
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from attnwidgets.explanations import Attributions
+    from attnwidgets.views.base import View
     from attnwidgets.views.feature_data import Answer
 
 _HELD = 50  # features that a page holds where none are named
@@ -131,6 +132,25 @@ class Features:
         """Return the SAEs as the browser is told of them."""
         return [look.describe() for look in self.saes]
 
+    @classmethod
+    def on_trace(cls, view: str, trace: Any, given: Any, stats: Any) -> Features:
+        """Return features on a trace: activations as they are; SAEs are read on it first.
+
+        Raises:
+            ValueError: The activations are of another text.
+        """
+        from attnwidgets.sae.features import sae_features
+
+        read = [
+            one if isinstance(one, FeatureActivations) else sae_features(trace, one) for one in _listed(given)
+        ]
+        for one in read:
+            if one.trace_id != getattr(trace, "id", getattr(trace, "trace_id", "")):
+                raise ValueError(
+                    f"{view}(features=...) are of another text; aw.sae_features(trace, sae) reads them."
+                )
+        return cls(view, read, stats)
+
     def topics(self, *, table: bool, panel: bool, strip: bool) -> dict[str, Topic]:
         """Return what the browser side may ask."""
         found: dict[str, Topic] = {}
@@ -163,8 +183,9 @@ class Features:
     def _name(self, of: int, feature: int, name: str) -> Answer:
         stats = self._stats(of)
         stats.rename({int(feature): str(name)})
-        for view in list(_LOOKING):
-            view.names_changed(stats)
+        for view, (features, _) in list(_LOOKING.items()):
+            if any(look.stats is stats for look in features.saes):
+                _tell(view)
         return {}, []
 
     # What a page without a kernel holds, in the order of the browser's arguments.
@@ -185,12 +206,33 @@ class Features:
                 yield from ({"of": of, "feature": number} for number in wanted if number in held)
 
 
-_LOOKING: WeakSet[Any] = WeakSet()
+# Views that show features, and what else they tell the browser: they are told when features get names.
+_LOOKING: WeakKeyDictionary[View, tuple[Features, Mapping[str, Any]]] = WeakKeyDictionary()
 
 
-def follow_names(view: Any) -> None:
-    """Have a view told when features get names."""
-    _LOOKING.add(view)
+def look_at(view: View, features: Features, feature: int | None, **options: Any) -> None:
+    """Have a view show features, and go to one.
+
+    Args:
+        view: Which.
+        features: What it shows.
+        feature: Where its selection goes; None leaves it, or takes the first to look at.
+        **options: What else its browser side is told.
+
+    Raises:
+        IndexError: There is no such feature.
+    """
+    _LOOKING[view] = features, options
+    _tell(view)
+    view.selection.d_sae = max(look.d_sae for look in features.saes)
+    if feature is not None or view.selection.feature is None:
+        view.selection.feature = features.first if feature is None else feature
+
+
+def _tell(view: View) -> None:
+    if view.comm is not None:
+        features, options = _LOOKING[view]
+        view.add_options(saes=features.describe(), **options)
 
 
 def site_of(explanation: Any) -> str:

@@ -6,7 +6,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traitlets import Any as AnyTrait
-from traitlets import Int, Unicode, observe, validate
+from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.keys import asked_about, asked_of
@@ -96,6 +96,9 @@ class Selection(SharedModel):
     by name or number. A method that explains a target explains this one, rather than the foil, when it is
     chosen; where it is shown already, it is computed anew.
 
+    `inside` says whether attributions are shown inside the model: what they say of the layer that is looked
+    at, instead of the input. A click on a row of the layers sets it; another method begins at the input.
+
     `feature` is the feature of a sparse autoencoder that views of features look at, or None.
 
     Raises:
@@ -113,6 +116,7 @@ class Selection(SharedModel):
     pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
     target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
+    inside = Bool(default_value=False).tag(sync=True)
     feature = Int(None, allow_none=True).tag(sync=True)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
@@ -142,7 +146,8 @@ class Selection(SharedModel):
     def __repr__(self) -> str:
         return (
             f"Selection(layer={self.layer}, head={self.head!r}, unit={self.unit!r}, method={self.method!r}, "
-            f"stream={self.stream!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r})"
+            f"stream={self.stream!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r}, "
+            f"inside={self.inside!r})"
         )
 
     # -- validation --------------------------------------------------------------------------------
@@ -221,6 +226,10 @@ class Selection(SharedModel):
             )
         self._make(self._about(self.method, target, foil))
         return foil
+
+    @observe("method")
+    def _begin_at_the_input(self, _: object) -> None:
+        self.inside = False
 
     @observe("target", "foil")
     def _ask_again(self, _: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets.views.feature_view import FeatureView
 from attnwidgets.views.offer import is_trace
@@ -51,6 +51,10 @@ class SteerView(FeatureView):
 
     _VIEW = "SteerView"
     PARTS = ("steer",)
+    KEYWORDS: ClassVar = (
+        *("tokenizer", "text", "stats", "maximum", "positions", "skip_special", "site", "sentences"),
+        *("max_new_tokens", "feature"),
+    )
 
     def __init__(
         self,

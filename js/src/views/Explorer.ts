@@ -19,7 +19,8 @@ export const renderExplorer = view((ctx, root, signal) => {
   const [slider, map, strip, layers, grid, predictions] = [panel(), panel(), panel(), panel(), panel(), panel()];
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
-  const body = h("div.explorer-body", slider, main, side);
+  const features = panel();
+  const body = h("div.explorer-body", slider, main, side, features);
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
@@ -51,6 +52,9 @@ export const renderExplorer = view((ctx, root, signal) => {
   ctx.views.LayerMap?.(inner, layers);
   renderHeadGrid(inner, grid);
   renderPredictions(inner, predictions);
+  const { saes } = ctx.options as { saes?: unknown };
+  if (saes) ctx.views.FeatureStrip?.(inner, features);
+  features.hidden = !saes;
   return (changed) => {
     if (!only(changed, "hover")) update();
   };

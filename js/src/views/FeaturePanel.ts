@@ -17,6 +17,7 @@ import {
   tokenSpan,
 } from "./features.ts";
 import { only, view } from "./frame.ts";
+import { carriesSpaces, continues } from "./reading.ts";
 
 /** The twin of `page_of` in attnwidgets/views/feature_data.py. */
 interface Page {
@@ -69,17 +70,25 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
 /** A context with its token in the middle column. */
 function line(example: Example): HTMLElement {
   const { tokens, shares, at, activation, text, place } = example;
+  const apart = !carriesSpaces(tokens);
   const spans = tokens.map((token, i) => tokenSpan(token, shares[i] ?? 0));
+  const from = (first: number, end: number): (HTMLElement | string)[] =>
+    spans.slice(first, end).flatMap((span, i) => {
+      const gap = apart && first + i > 0 && !continues(tokens[first + i] as string);
+      return gap ? [" ", span] : [span];
+    });
   const rtl = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u.test(tokens.join(""));
-  const whole = tokens.join("").replaceAll("␣", " ").trim();
+  const whole = from(0, tokens.length)
+    .map((part) => (typeof part === "string" ? part : part.textContent))
+    .join("");
   spans[at]?.classList.add("aw-own");
   return h(
     "li.context",
     { title: `${whole}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
     h("span.value", printed(activation, false)),
-    h("span.before", h("span", ...spans.slice(0, at))),
+    h("span.before", h("span", ...from(0, at), apart ? " " : "")),
     spans[at] ?? "",
-    h("span.after", ...spans.slice(at + 1)),
+    h("span.after", ...from(at + 1, tokens.length)),
   );
 }
 

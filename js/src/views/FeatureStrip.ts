@@ -16,11 +16,11 @@ import {
 } from "./features.ts";
 import { only, view } from "./frame.ts";
 import { peak } from "./reading.ts";
-import { plural } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
 import { gradient, shade } from "./stripColour.ts";
 
 const RANKED = 8;
+const TABS = 5;
 
 export const renderFeatureStrip = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
@@ -123,12 +123,10 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     state.told("activations", answers.failure("activations", { of: saeShown(ctx), unit }));
     const start = JSON.stringify([saeShown(ctx), first]);
     if (data && start !== begun) {
-      // Features of another SAE are others: the tabs begin anew.
-      if (begun || saeShown(ctx) > 0) {
-        const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
-        tabs = saeShown(ctx) === 0 ? [...first] : most.slice(0, Math.max(1, first.length));
-        if (tabs[0] !== undefined && begun) ctx.selection.set({ feature: tabs[0] });
-      } else tabs = [...first];
+      const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
+      tabs = first.length && saeShown(ctx) === 0 ? [...first] : most.slice(0, TABS);
+      // Features of another SAE are others: what was looked at means nothing here.
+      if (begun && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
       begun = start;
     }
     const shown = ctx.selection.get("feature") ?? tabs[0] ?? 0;
@@ -182,7 +180,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     of: (j: number) => number[],
   ): void => {
     if (token < 0) {
-      fill(values, `Hover a ${unit} to read its features, click to pin it. ${plural(unit)}: ← →`);
+      fill(values, `Hover a ${unit} to read its features, click to pin it.`);
       return;
     }
     const parts = tabs.map((feature) => {

@@ -84,8 +84,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const where = h("div.note");
   const head = h("div.feature-row.feature-heads", { role: "row" });
   const space = h("div.feature-space");
-  const scroll = h("div.feature-scroll", { role: "rowgroup", tabindex: "0", "aria-label": "features" }, space);
-  const grid = h("div.feature-grid", { role: "grid", "aria-label": "features" }, head, scroll);
+  const scroll = h("div.feature-scroll", { role: "grid", tabindex: "0", "aria-label": "features" }, head, space);
   let sorted: Column = "feature";
   let chose = false;
   let down = false;
@@ -98,7 +97,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   root.classList.add("aw-feature-table");
   root.role = "group";
   root.ariaLabel = "table of features";
-  fill(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, grid);
+  fill(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
 
   const value = (row: Row): number => (here instanceof Map ? here.get(row.feature) : here[row.feature]) ?? 0;
   const look = (): { of: number; sae: Sae | undefined } => {
@@ -160,7 +159,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
           ? `activation: the largest in this text; pin a ${unit} to see those on it`
           : `activation on ${quoted(labels, token, ctx.options.indexBase)}`,
       );
-    } else put(where, sae.onText ? "" : `${sae.features} features`);
+    } else put(where, "");
     columns = ["feature", "name", ...(sae.counted ? (["token"] as const) : [])];
     if (sae.onText) columns.push("here");
     if (sae.counted) columns.push("density", "maximum");
@@ -179,8 +178,8 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     );
     rows.sort(order(sae));
     put(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
-    grid.ariaRowCount = String(rows.length + 1);
-    grid.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
+    scroll.ariaRowCount = String(rows.length + 1);
+    scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
     heads();
     const list = JSON.stringify([columns, sorted, down, wanted, of]);
     if (list !== listed) {
@@ -238,7 +237,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - 2);
     const last = Math.min(rows.length, first + IN_SIGHT + 5);
     space.style.height = `${rows.length * ROW}px`;
-    scroll.style.height = `${Math.max(1, Math.min(rows.length, IN_SIGHT)) * ROW}px`;
+    scroll.style.height = `${(1 + Math.max(1, Math.min(rows.length, IN_SIGHT))) * ROW + 2}px`;
     const shown = ctx.selection.get("feature");
     const made = rows.slice(first, last).map((row, i) => {
       const cells = columns.map((column) => {
@@ -265,7 +264,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const move = (by: number) => (): void => {
     active = Math.max(0, Math.min(rows.length - 1, active + by));
     const top = active * ROW;
-    const height = scroll.clientHeight;
+    const height = scroll.clientHeight - ROW; // of the heads
     if (top < scroll.scrollTop) scroll.scrollTop = top;
     if (top + ROW > scroll.scrollTop + height) scroll.scrollTop = top + ROW - height;
     draw();
@@ -277,7 +276,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   on(scroll, signal, {
     scroll: () => draw(),
     click: ({ target }) => {
-      if ((target as Element).closest("input")) return;
+      if ((target as Element).closest("input, button")) return;
       const row = (target as Element).closest<HTMLElement>(".aw-feature-row");
       if (!row) return;
       active = rows.findIndex(({ feature }) => String(feature) === row.dataset.feature);
