@@ -132,7 +132,12 @@ def spoken(numbers: Iterable[int]) -> str:
 
 def said_heads(heads: Mapping[int, tuple[int, ...]]) -> str:
     """Return "heads 1, 4 of layer 3" or the like."""
+    layers: dict[tuple[int, ...], list[int]] = {}
+    for layer, own in heads.items():
+        if own:
+            layers.setdefault(own, []).append(layer)
     parts = [
-        f"head{'s' * (len(own) != 1)} {spoken(own)} of layer {layer}" for layer, own in heads.items() if own
+        f"head{'s' * (len(own) != 1)} {spoken(own)} of layer{'s' * (len(some) != 1)} {spoken(some)}"
+        for own, some in layers.items()
     ]
     return " and ".join(parts) or "no head"
