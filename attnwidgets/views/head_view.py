@@ -42,7 +42,8 @@ class HeadView(View):
     """
 
     _VIEW = "HeadView"
-    PARTS = ("heads",)
+    _FILTERS = True
+    PARTS = ("heads", "filters")
     _KEYWORDS: ClassVar[tuple[str, ...]] = ("heads", "between")
 
     def __init__(

@@ -4,6 +4,7 @@
  */
 import type { Change } from "../context.ts";
 import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../dom.ts";
+import { filterPlace, filtersOf } from "../filters.ts";
 import type { Axis, Cell, HeadKey, ViewOptions } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { createBeyond } from "./headBeyond.ts";
@@ -40,7 +41,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   const { selection } = ctx;
   const own = ctx.options as HeadViewOptions;
   const stream = h("select.button", { "aria-label": "stream" });
-  const heading = createHeading(ctx, stream);
+  const heading = createHeading(ctx, stream, filterPlace(ctx));
   const slider = h("div");
   const everything = h("button.button", { type: "button" }, "all tokens");
   everything.title = "Without a token looked at, show the strongest lines of all tokens";
@@ -221,9 +222,11 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (!missing) {
       painted = source.id;
       const all = source.heads ?? ["-"];
+      const { palette, scale: mode } = filtersOf(ctx);
       lines.style({
         colours: heads.map((head) => headColour((all as HeadKey[]).indexOf(head), ctx.theme)),
-        signs: source.signed ? signColours(ctx.theme) : null,
+        signs: source.signed ? signColours(ctx.theme, palette) : null,
+        mode,
         top: numbers.top(token),
         only: overHead,
       });

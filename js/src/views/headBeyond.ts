@@ -20,12 +20,14 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
       const sums = [0, 0, 0];
       const tops = [0, 0];
       for (const one of values) {
-        one?.forEach((value, i) => {
-          const size = Math.abs(value) || 0;
+        for (let i = 0; i < (one?.length ?? 0); i += 1) {
+          const size = Math.abs(one?.[i] as number) || 0;
           const at = i < first ? 0 : i >= last ? 1 : 2;
           sums[at] = (sums[at] as number) + size;
-          if (size > (tops[at] ?? Infinity)) [tops[at], strongest[at]] = [size, i];
-        });
+          if (at === 2 || size <= (tops[at] as number)) continue;
+          tops[at] = size;
+          strongest[at] = i;
+        }
       }
       const total = sums.reduce((a, b) => a + b);
       buttons.forEach((button, at) => {

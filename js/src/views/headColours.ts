@@ -24,8 +24,8 @@ export function inkOn(colour: string): string {
 }
 
 /** Colours of negative and positive values: those of the heatmaps. */
-export function signColours(theme: Theme): [string, string] {
-  const table = mapTable(heatMap(true, theme));
+export function signColours(theme: Theme, palette: string): [string, string] {
+  const table = mapTable(heatMap(true, theme, palette));
   const at = (place: number): string => `rgb(${[...table.subarray(3 * place, 3 * place + 3)].join(" ")})`;
   return [at(40), at(215)];
 }

@@ -34,11 +34,13 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
   const spans: HTMLElement[] = [];
   let shown: { axis: Axis; off: Uint8Array } | null = null;
   let [row, height, count] = [20, 0, 0];
+  /** px scrolled: kept, for asking the page lays it out. */
+  let top = 0;
   let drawn = "";
 
   const range = (): [number, number] => [
-    Math.max(0, Math.floor(element.scrollTop / row)),
-    Math.min(count, Math.ceil((element.scrollTop + height) / row)),
+    Math.max(0, Math.floor(top / row)),
+    Math.min(count, Math.ceil((top + height) / row)),
   ];
   const write = (): void => {
     if (!shown) return;
@@ -68,13 +70,21 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       flag(span, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
     });
   };
+  const scrollTo = (to: number): void => {
+    const most = Math.max(0, row * count - height);
+    const now = Math.max(0, Math.min(most, Math.round(to)));
+    if (now === top) return;
+    top = now;
+    element.scrollTop = top;
+    write();
+  };
   const band = (el: HTMLElement, from: number, to = from + 1): void => {
     el.hidden = from < 0 || to <= from;
     el.style.top = `${from * row}px`;
     el.style.height = `${(to - from) * row}px`;
   };
   const find = (event: MouseEvent): number => {
-    const at = Math.floor((event.clientY - element.getBoundingClientRect().top + element.scrollTop) / row);
+    const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);
     return at >= 0 && at < count ? at : -1;
   };
   on(element, signal, {
@@ -85,6 +95,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       if (at >= 0) events.pin(at);
     },
     scroll() {
+      top = element.scrollTop;
       write();
       events.scrolled();
     },
@@ -95,23 +106,19 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       [row, height, count] = [rowHeight, tall, axis.labels.length];
       shown = { axis, off };
       drawn = "";
+      top = Math.min(top, Math.max(0, row * count - height));
       element.style.width = `${width}px`;
       element.style.height = `${tall}px`;
       rows.style.height = `${row * count}px`;
       rows.style.setProperty("--aw-row", `${row}px`);
       write();
     },
-    top: () => element.scrollTop,
-    scrollTo(top) {
-      if (Math.abs(element.scrollTop - top) >= 1) element.scrollTop = top;
-      write();
-    },
+    top: () => top,
+    scrollTo,
     reveal(index) {
       if (index < 0) return;
-      const top = element.scrollTop;
-      if (index * row < top) element.scrollTop = Math.max(0, (index - 2) * row);
-      else if ((index + 1) * row > top + height) element.scrollTop = (index + 3) * row - height;
-      write();
+      if (index * row < top) scrollTo((index - 2) * row);
+      else if ((index + 1) * row > top + height) scrollTo((index + 3) * row - height);
     },
     range,
     mark(looked, pinned, [from, to]) {

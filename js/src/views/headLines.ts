@@ -1,4 +1,5 @@
 /** The canvas of a picture of heads: lines between tokens, and a bar for each head behind the tokens of one side. */
+import { type Mode, place, valueAt } from "../colour.ts";
 import { density } from "../dom.ts";
 import type { Token } from "./headNumbers.ts";
 import type { Edges, Side, Values } from "./headPairs.ts";
@@ -27,9 +28,13 @@ export interface Style {
   signs: readonly [string, string] | null;
   /** The value of the strongest line. */
   top: number;
+  mode: Mode | "";
   /** The only head that is drawn in full; -1: all. */
   only: number;
 }
+
+/** By strength and colour: query, key and how far from the middle of their rows, again and again. */
+type Lines = number[][];
 
 interface Scroll {
   query: number;
@@ -39,11 +44,16 @@ interface Scroll {
 export function createLines(canvas: HTMLCanvasElement) {
   const pen = canvas.getContext("2d") as CanvasRenderingContext2D;
   let layout: Layout = { width: 1, height: 1, row: 20, left: 0, right: 1, lane: 0 };
-  let style: Style = { colours: [], signs: null, top: 1, only: -1 };
+  let style: Style = { colours: [], signs: null, top: 1, mode: "", only: -1 };
 
-  const strength = (value: number): number => Math.min(1, Math.sqrt(Math.abs(value) / (style.top || 1)));
-  const colourOf = (head: number, value: number): string =>
-    style.signs ? style.signs[value < 0 ? 0 : 1] : (style.colours[head] as string);
+  let range: readonly [number, number] = [0, 1];
+  /** The size of the faintest line. */
+  let least = 0;
+
+  const strength = (value: number): number => place(Math.abs(value), range, style.mode || "sqrt");
+  const colours = (): readonly string[] => style.signs ?? style.colours;
+  /** Place of a value's colour among them. */
+  const colourOf = (head: number, value: number): number => (style.signs ? Number(value > 0) : head);
   /** Heads leave a token beside each other. */
   const shift = (head: number): number => {
     const heads = style.colours.length;
@@ -51,14 +61,13 @@ export function createLines(canvas: HTMLCanvasElement) {
     return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
   };
 
-  /** Lines of one strength and colour are one stroke. */
-  const stroke = (lines: Map<string, number[]>, scroll: Scroll, soft: number): void => {
+  /** Lines of one strength and colour are one stroke; the weakest come first, so that none hides a stronger one. */
+  const stroke = (lines: Lines, scroll: Scroll, soft: number): void => {
     const { left, right, row } = layout;
     const bend = (right - left) * 0.42;
-    for (const [name, pairs] of lines) {
-      const [level, colour] = [Number(name.slice(0, 2)), name.slice(2)];
-      const share = (level + 0.5) / LEVELS;
-      pen.strokeStyle = colour;
+    lines.forEach((pairs, place) => {
+      const share = (Math.floor(place / colours().length) + 0.5) / LEVELS;
+      pen.strokeStyle = colours()[place % colours().length] as string;
       pen.globalAlpha = Math.min(1, soft * (0.1 + 0.9 * share));
       pen.lineWidth = 0.5 + 2.7 * share;
       pen.beginPath();
@@ -70,23 +79,18 @@ export function createLines(canvas: HTMLCanvasElement) {
         pen.bezierCurveTo(left + bend, from, right - bend, to, right, to);
       }
       pen.stroke();
-    }
+    });
     pen.globalAlpha = 1;
   };
 
-  const add = (lines: Map<string, number[]>, head: number, value: number, query: number, key: number): void => {
-    const size = strength(value);
-    if (!(size >= FAINTEST)) return;
-    const level = Math.min(LEVELS - 1, Math.floor(size * LEVELS));
-    const name = `0${level}${colourOf(head, value)}`;
-    const found = lines.get(name);
-    if (found) found.push(query, key, shift(head));
-    else lines.set(name, [query, key, shift(head)]);
+  const add = (lines: Lines, head: number, value: number, query: number, key: number, offset: number): void => {
+    if (!(Math.abs(value) >= least)) return;
+    const level = Math.min(LEVELS - 1, Math.floor(strength(value) * LEVELS));
+    const at = level * colours().length + colourOf(head, value);
+    const found = lines[at];
+    if (found) found.push(query, key, offset);
+    else lines[at] = [query, key, offset];
   };
-
-  /** The weakest first, so that none hides a stronger one. */
-  const sorted = (lines: Map<string, number[]>): Map<string, number[]> =>
-    new Map([...lines].sort(([a], [b]) => (a.slice(0, 2) < b.slice(0, 2) ? -1 : 1)));
 
   const inView = (index: number, top: number): boolean =>
     (index + 1) * layout.row > top && index * layout.row < top + layout.height;
@@ -101,24 +105,26 @@ export function createLines(canvas: HTMLCanvasElement) {
     const tall = row - 5;
     const first = Math.max(0, Math.floor(top / row));
     const last = Math.ceil((top + height) / row);
+    const wide = slot > 5 ? slot - 2 : Math.max(1, slot - 0.6);
+    pen.fillStyle = "#888";
+    pen.globalAlpha = 0.35;
+    for (let i = first; i < last; i += 1) {
+      // A bar of nothing stands on its line; what is masked or left out has none.
+      if (values.some((one) => one && !Number.isNaN(one[i] ?? Number.NaN))) {
+        pen.fillRect(start, (i + 1) * row - top - 3, laneWidth - 2, 1);
+      }
+    }
     values.forEach((one, head) => {
       if (!one) return;
       const x = start + head * slot;
-      const wide = Math.max(1, slot > 5 ? slot - 2 : slot - 0.6);
-      pen.fillStyle = "#888";
-      pen.globalAlpha = 0.35;
-      for (let i = first; i < Math.min(last, one.length); i += 1) {
-        // A bar of nothing stands on its line; what is masked or left out has none.
-        if (!Number.isNaN(one[i])) pen.fillRect(x, (i + 1) * row - top - 3, heads > 1 ? wide : laneWidth, 1);
-      }
       pen.globalAlpha = style.only < 0 || style.only === head ? 1 : 0.15;
       for (let i = first; i < Math.min(last, one.length); i += 1) {
         const value = one[i] as number;
         const size = strength(value);
-        if (!(size > 0)) continue;
-        pen.fillStyle = colourOf(head, value);
+        if (!(size > 0.02)) continue;
+        pen.fillStyle = colours()[colourOf(head, value)] as string;
         const bottom = (i + 1) * row - top - 2;
-        if (heads === 1) pen.fillRect(x, bottom - tall + 3, Math.max(1, size * laneWidth), tall - 4);
+        if (heads === 1) pen.fillRect(x, bottom - tall + 3, size * laneWidth, tall - 4);
         else pen.fillRect(x, bottom - size * tall, wide, size * tall);
       }
     });
@@ -138,6 +144,8 @@ export function createLines(canvas: HTMLCanvasElement) {
     /** How everything looks from here on. */
     style(now: Style): void {
       style = now;
+      range = [0, now.top];
+      least = valueAt(FAINTEST, range, now.mode || "sqrt");
     },
     clear(): void {
       pen.clearRect(0, 0, layout.width, layout.height);
@@ -146,27 +154,28 @@ export function createLines(canvas: HTMLCanvasElement) {
     look({ side, index, other }: Token, values: Values, scroll: Scroll): void {
       const otherSide = side === "query" ? "key" : "query";
       bars(values, otherSide, scroll);
-      const [plain, strong] = [new Map<string, number[]>(), new Map<string, number[]>()];
+      const [plain, strong]: [Lines, Lines] = [[], []];
       values.forEach((one, head) => {
-        if (style.only >= 0 && style.only !== head) return;
-        one?.forEach((value, i) => {
+        if (!one || (style.only >= 0 && style.only !== head)) return;
+        const offset = shift(head);
+        for (let i = 0; i < one.length; i += 1) {
           const into = other === i ? strong : plain;
-          if (side === "query") add(into, head, value, index, i);
-          else add(into, head, value, i, index);
-        });
+          if (side === "query") add(into, head, one[i] as number, index, i, offset);
+          else add(into, head, one[i] as number, i, index, offset);
+        }
       });
-      stroke(sorted(plain), scroll, other < 0 ? 1 : 0.22);
-      stroke(sorted(strong), scroll, 1);
+      stroke(plain, scroll, other < 0 ? 1 : 0.22);
+      stroke(strong, scroll, 1);
     },
     /** Many pairs, softly, and what keys receive. */
     edges({ shown, received }: Edges, scroll: Scroll): void {
       bars(received, "key", scroll);
-      const lines = new Map<string, number[]>();
+      const lines: Lines = [];
       for (const { head, value, query, key } of shown) {
         if (style.only >= 0 && style.only !== head) continue;
-        if (inView(query, scroll.query) || inView(key, scroll.key)) add(lines, head, value, query, key);
+        if (inView(query, scroll.query) || inView(key, scroll.key)) add(lines, head, value, query, key, shift(head));
       }
-      stroke(sorted(lines), scroll, 0.75);
+      stroke(lines, scroll, 0.75);
     },
   };
 }

@@ -34,6 +34,10 @@ export function pairsOf(query: Axis, key: Axis, between: Between, causal: boolea
   return { rows, cols, causal: causal && rows === cols, queries: taking(query, from), keys: taking(key, to) };
 }
 
+/** A code's place in its table is what is left of it within these: negative ones come last. */
+const PLACES = 2 * HIDDEN;
+const PLACE = PLACES - 1;
+
 const TABLES = new WeakMap<Tile, Float32Array>();
 
 /** Values of a tile's codes; what is left out is not a number. */
@@ -41,15 +45,15 @@ function tableOf(tile: Tile): Float32Array {
   let table = TABLES.get(tile);
   if (!table) {
     const { codec, gamma, scale } = tile.meta;
-    table = new Float32Array(HIDDEN + 1).fill(Number.NaN);
-    table.set(valueTable(codec === "i8", gamma, scale));
+    table = new Float32Array(PLACES).fill(Number.NaN);
+    const signed = codec === "i8";
+    const values = valueTable(signed, gamma, scale);
+    if (signed) table.set(values.subarray(128), PLACES - 128);
+    table.set(values.subarray(0, signed ? 128 : 256));
     TABLES.set(tile, table);
   }
   return table;
 }
-
-/** Place of a code in its table. */
-const placeOf = (code: number): number => (code === HIDDEN ? HIDDEN : code & 255);
 
 /** What a query reads, or who reads a key, in one head. */
 export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Float32Array {
@@ -65,7 +69,7 @@ export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Floa
   const [start, step] = isQuery ? [index * cols, 1] : [index, cols];
   const { codes } = tile;
   for (let i = first; i < last; i += 1) {
-    if (taking[i]) out[i] = table[placeOf(codes[start + i * step] as number)] as number;
+    if (taking[i]) out[i] = table[(codes[start + i * step] as number) & PLACE] as number;
   }
   return out;
 }
@@ -88,7 +92,6 @@ export interface Edge {
 }
 
 export interface Edges {
-  /** The strongest first. */
   shown: Edge[];
   /** How many there are. */
   of: number;
@@ -130,7 +133,8 @@ export function strongest(
       const size = Math.sqrt(Math.abs(value) / top);
       return size > 0 ? Math.max(1, Math.min(BINS - 1, Math.round(size * (BINS - 1)))) : 0;
     });
-    const seen = new Uint32Array(HIDDEN + 1);
+    const plain = table.map((value) => value || 0); // what is left out adds nothing
+    const seen = new Uint32Array(PLACES);
     const sum = new Float32Array(cols);
     const { codes } = tile;
     for (let row = first; row < last; row += 1) {
@@ -139,9 +143,9 @@ export function strongest(
       const start = row * cols;
       for (let col = 0; col < end; col += 1) {
         if (!everyKey && !keys[col]) continue;
-        const place = placeOf(codes[start + col] as number);
+        const place = (codes[start + col] as number) & PLACE;
         seen[place] = (seen[place] as number) + 1;
-        if (place !== HIDDEN) sum[col] = (sum[col] as number) + (table[place] as number);
+        sum[col] = (sum[col] as number) + (plain[place] as number);
       }
     }
     seen.forEach((count, place) => {
@@ -170,7 +174,7 @@ export function strongest(
       const end = causal ? query + 1 : cols;
       const start = query * cols;
       for (let key = 0; key < end; key += 1) {
-        const place = placeOf(codes[start + key] as number);
+        const place = (codes[start + key] as number) & PLACE;
         const bin = bins[place] as number;
         if (bin < least || !(everyKey || keys[key])) continue;
         if (bin === least) {
@@ -183,7 +187,6 @@ export function strongest(
       }
     }
   });
-  shown.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   return { shown, of, share: mass > 0 ? held / mass : 1, received: all.map((one) => one?.received) };
 }
 
@@ -197,20 +200,20 @@ export interface Relation {
 export function relations(values: Values, most: number): Relation[] {
   const found: Relation[] = [];
   const count = Math.max(0, ...values.map((one) => one?.length ?? 0));
+  let least = 0;
   for (let index = 0; index < count; index += 1) {
-    const best: Relation = { index, head: -1, value: 0 };
-    let size = 0;
+    let size = least;
+    let best = -1;
     for (let head = 0; head < values.length; head += 1) {
-      const value = values[head]?.[index] as number;
-      if (!(Math.abs(value) > size)) continue;
-      size = Math.abs(value);
-      best.head = head;
-      best.value = value;
+      const value = Math.abs(values[head]?.[index] as number);
+      if (!(value > size)) continue;
+      size = value;
+      best = head;
     }
-    const at = found.findIndex((one) => Math.abs(one.value) < size);
-    if (best.head < 0 || (at < 0 && found.length >= most)) continue;
-    found.splice(at < 0 ? found.length : at, 0, best);
-    found.length = Math.min(found.length, most);
+    if (best < 0) continue;
+    found.push({ index, head: best, value: values[best]?.[index] as number });
+    found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
+    if (found.length === most) least = Math.abs(found[most - 1]?.value as number);
   }
   return found;
 }

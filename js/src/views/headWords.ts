@@ -71,7 +71,10 @@ export function pairWords(names: Names, token: Token, { values, exact }: Told): 
 export function edgeWords(names: Names, edges: readonly Edge[]): string {
   const { ctx, source } = names;
   const told = new Map<string, string>();
-  for (const { query, key, head, value: size } of edges) {
+  // Few of them need be put into their order.
+  const least = Math.max(0, ...edges.map((edge) => Math.abs(edge.value))) / 2;
+  const strong = edges.filter(({ value: size }) => Math.abs(size) >= least);
+  for (const { query, key, head, value: size } of strong.sort((a, b) => Math.abs(b.value) - Math.abs(a.value))) {
     const pair = `${nameOf(ctx, source.query, query)} ${verb(names, "query")} ${nameOf(ctx, source.key, key)}`;
     if (!told.has(pair)) told.set(pair, `${pair} ${value(size, false)}${inHead(names, head)}`);
     if (told.size === 3) break;
