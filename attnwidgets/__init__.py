@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.saliency import saliency
     from attnwidgets.explanations.shapley_sampling import shapley_sampling
     from attnwidgets.explanations.signed_attention import signed_attention
+    from attnwidgets.explanations.surprisal import surprisal
     from attnwidgets.explanations.user_methods import check, register
     from attnwidgets.explanations.value_zeroing import value_zeroing
     from attnwidgets.export.archive import load
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
     from attnwidgets.statistics.retrieval import retrieval_score
+    from attnwidgets.tracing.continuations import Continuation, continuations
     from attnwidgets.tracing.from_qkv import from_qkv
     from attnwidgets.tracing.given import from_attentions
     from attnwidgets.tracing.interventions import interventions
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.layer_profile import LayerProfile
     from attnwidgets.views.layer_slider import LayerSlider
     from attnwidgets.views.neuron_view import NeuronView
+    from attnwidgets.views.predictions import Predictions
     from attnwidgets.views.relevance_map import RelevanceMap
     from attnwidgets.views.selection import Selection
     from attnwidgets.views.steer_view import SteerView
@@ -126,6 +129,9 @@ _HOMES = {
     "lrp": "explanations.lrp",
     "neuron_relevance": "explanations.neuron_relevance",
     "check_conservation": "explanations.conservation",
+    "surprisal": "explanations.surprisal",
+    "continuations": "tracing.continuations",
+    "Continuation": "tracing.continuations",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
     "register": "explanations.user_methods",
@@ -155,10 +161,10 @@ _HOMES = {
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
     "LayerProfile": "views.layer_profile",
+    "Predictions": "views.predictions",
     "NeuronView": "views.neuron_view",
     "compare": "views.compare_view",
     "CompareView": "views.compare_view",
-    "NeuronView": "views.neuron_view",
     "LayerSlider": "views.layer_slider",
     "FeaturePanel": "views.feature_panel",
     "FeatureStrip": "views.feature_strip",
@@ -176,6 +182,7 @@ __all__ = [
     "SAE",
     "Attributions",
     "CompareView",
+    "Continuation",
     "ContributionGraph",
     "Explorer",
     "FeatureActivations",
@@ -190,6 +197,7 @@ __all__ = [
     "LayerSlider",
     "MixingMap",
     "NeuronView",
+    "Predictions",
     "RelevanceMap",
     "Selection",
     "SteerView",
@@ -209,6 +217,7 @@ __all__ = [
     "chefer",
     "compare",
     "compat",
+    "continuations",
     "contribution_graph",
     "decompx",
     "demo_book",
@@ -248,6 +257,7 @@ __all__ = [
     "statistics",
     "steer",
     "suppress",
+    "surprisal",
     "targets",
     "to_html",
     "trace",

@@ -16,6 +16,7 @@ from attnwidgets.views.heatmap import Heatmap
 from attnwidgets.views.layer_profile import LayerProfile
 from attnwidgets.views.layer_slider import LayerSlider
 from attnwidgets.views.neuron_view import NeuronView
+from attnwidgets.views.predictions import Predictions
 from attnwidgets.views.relevance_map import RelevanceMap
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.sources import is_attributions
@@ -38,6 +39,7 @@ __all__ = [
     "LayerProfile",
     "LayerSlider",
     "NeuronView",
+    "Predictions",
     "RelevanceMap",
     "Selection",
     "SteerView",

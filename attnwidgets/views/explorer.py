@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base import View
 from attnwidgets.views.features import Features, look_at
+from attnwidgets.views.offer import is_trace
+from attnwidgets.views.predictions import prediction_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from attnwidgets.views.questions import Topic
 
 
 class Explorer(View):
@@ -36,6 +40,21 @@ class Explorer(View):
     _FILTERS = True
     _MANY_METHODS = True
     _MARKS = "both"
+
+    def __init__(self, shown: Any, *, features: Any = None, stats: Any = None, **options: Any) -> None:
+        self._predicts = shown if is_trace(shown) else None
+        self._features = None if features is None else Features.on_trace("Explorer", shown, features, stats)
+        if self._features is not None:
+            self.PARTS = (*self.PARTS, "features")
+        super().__init__(shown, **options)
+        if self._features is not None:
+            look_at(self, self._features, None)
+
+    def _topics(self) -> Mapping[str, Topic]:
+        asked = dict(prediction_topics(self._predicts))
+        if self._features is not None:
+            asked |= self._features.topics(table=False, panel=True, strip=True)
+        return asked
 
 
 def explore(

@@ -1,0 +1,219 @@
+"""Continuations: what a model writes next, greedily, by chance or by beams, with its probabilities."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from attnwidgets._errors import suggest
+from attnwidgets._progress import progress
+from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.borrow import borrowed, unwrap
+from attnwidgets.tracing.inputs import display_tokens, limit_of, text_tokenizer
+from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.recorder import can_generate
+from attnwidgets.tracing.run import greedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.trace import Trace
+
+How = Literal["greedy", "sample", "beam"]
+WAYS = ("greedy", "sample", "beam")
+
+# What a checkpoint may have set to make its text nicer; continuations are the model's own.
+_PLAIN = {
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "return_dict_in_generate": True,
+    "output_logits": True,
+}
+_DRAWING = {"min_p": 0.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """One continuation of a traced text.
+
+    Attributes:
+        text: What was written; special tokens are left out.
+        tokens: Display strings of its tokens, the one that ended it included.
+        ids: Their ids.
+        log_probabilities: Natural logarithm of each token's probability, given all that stands before it, as
+            the model gives it: at temperature 1 and among its whole vocabulary, however it was chosen.
+        ended: Whether the model ended it; else the number of tokens was reached.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    ended: bool
+
+    @property
+    def log_probability(self) -> float:
+        """Natural logarithm of the probability of the whole."""
+        return math.fsum(self.log_probabilities)
+
+    @property
+    def probability(self) -> float:
+        """The probability of the whole: the product over its tokens."""
+        return math.exp(self.log_probability)
+
+
+def continuations(
+    trace: Trace,
+    how: How = "greedy",
+    n: int = 1,
+    *,
+    max_new_tokens: int = 20,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    beams: int | None = None,
+    seed: int = 0,
+) -> tuple[Continuation, ...]:
+    """Return continuations of a traced text; the model, and torch's random numbers, are left as they were.
+
+    They are made by transformers' `generate` without the penalties that a checkpoint may have set.
+
+    Args:
+        trace: What `aw.trace` returned, of a model that generates. An encoder-decoder model goes on where
+            its decoder's text ends.
+        how: "greedy" takes the most probable token at every step, "sample" draws, "beam" keeps the `beams`
+            most probable beginnings.
+        n: How many: of greedy one, of beams the most probable, without any penalty for length.
+        max_new_tokens: Most tokens of one.
+        temperature: Of "sample": logits are divided by it.
+        top_k: Of "sample": draw among so many tokens; None: among all.
+        top_p: Of "sample": draw among the fewest tokens whose probabilities reach this sum, after
+            temperature and `top_k`.
+        beams: Of "beam"; None: 4, or `n` where that is more.
+        seed: Of "sample": the same seed draws the same.
+
+    Returns:
+        The continuations: samples in the order they were drawn, beams the most probable first.
+
+    Raises:
+        UnsupportedModelError: There is no model, or it does not generate.
+        ValueError: An option out of its range, or no room for so many tokens.
+    """
+    model, reader, inputs, begins = _start(trace, max_new_tokens)
+    beams = max(4, n) if beams is None and how == "beam" else beams
+    _check(how, n, temperature, top_k, top_p, beams)
+    options = greedy(model, max_new_tokens)
+    for name, value in {**_PLAIN, **(_DRAWING if how == "sample" else {})}.items():
+        setattr(options, name, value)
+    options.num_return_sequences = n
+    if how == "sample":
+        options.do_sample, options.temperature, options.top_p = True, float(temperature), float(top_p)
+        options.top_k = top_k or 0
+    elif how == "beam":
+        options.num_beams, options.length_penalty = beams, 0.0
+    with borrowed(model), _seeded(model, seed):
+        out = model.generate(
+            **inputs,
+            generation_config=options,
+            stopping_criteria=_watched(max_new_tokens),
+        )
+    ends = options.eos_token_id
+    return _read(out, begins, set(ends if isinstance(ends, list) else [ends]), reader)
+
+
+def _start(trace: Trace, new: int) -> tuple[Any, Any, dict[str, Any], int]:
+    """Return the model, its tokenizer, its inputs, and how many tokens of a result stand in them."""
+    if trace.model is None:
+        raise UnsupportedModelError(
+            "continuations need the model, and this trace has none; aw.trace(model, tokenizer, text) does"
+        )
+    model: Any = unwrap(trace.model)
+    if not can_generate(model):
+        raise UnsupportedModelError(
+            f"continuations need a model that generates, and {type(model).__name__} does not; "
+            "load it with a language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
+        )
+    if new < 1:
+        raise ValueError(f"max_new_tokens must be 1 or more, not {new}")
+    inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
+    begun = inputs.get("decoder_input_ids", inputs.get("input_ids"))
+    if begun is None:
+        raise UnsupportedModelError("continuations need a text to go on with, and this trace has none")
+    if "input_ids" in inputs:
+        inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
+    reader = text_tokenizer(trace.tokenizer)
+    limit = limit_of(model, reader)
+    if limit is not None and begun.shape[1] + new > limit:
+        raise ValueError(
+            f"max_new_tokens is {new}, and the model takes {limit} tokens, and has {begun.shape[1]}"
+        )
+    return model, reader, inputs, int(begun.shape[1])
+
+
+def _check(how: str, n: int, temperature: float, top_k: int | None, top_p: float, beams: int | None) -> None:
+    if how not in WAYS:
+        raise ValueError(f"how={how!r} is not one of {', '.join(map(repr, WAYS))}.{suggest(how, WAYS)}")
+    if n < 1 or (how == "greedy" and n > 1):
+        raise ValueError(f"n must be {'1: greedy is one text' if how == 'greedy' else '1 or more'}, not {n}")
+    if how != "sample" and (temperature != 1 or top_k or top_p != 1):
+        raise ValueError(f"temperature, top_k and top_p are for how='sample', and how is {how!r}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, not {temperature}; how='greedy' is what 0 is")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be 1 or more, or None for all tokens, not {top_k}")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p is a sum of probabilities, above 0 and at most 1, not {top_p}")
+    if beams is not None and (how != "beam" or beams < max(2, n)):
+        raise ValueError(f"beams are for how='beam', at least 2 and at least n; given {beams} for {how!r}")
+
+
+@contextmanager
+def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
+    """Draw with a seed of its own, and leave torch's generators as they were."""
+    devices = {p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(sorted(devices)):
+        torch.manual_seed(seed)
+        yield
+
+
+def _watched(new: int) -> Any:
+    """Return a criterion that stops nothing, but tells the progress of each step, which may stop it all."""
+    from transformers import StoppingCriteria, StoppingCriteriaList
+
+    steps = iter(progress(range(new), desc="continuing"))
+
+    class Told(StoppingCriteria):
+        def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
+            next(steps, None)
+            return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+    return StoppingCriteriaList([Told()])
+
+
+def _read(out: Any, begins: int, ends: set[Any], reader: Any) -> tuple[Continuation, ...]:
+    found = []
+    beams = getattr(out, "beam_indices", None)
+    steps: Sequence[Tensor] = out.logits
+    for number, row in enumerate(out.sequences[:, begins:].tolist()):
+        length = next((i + 1 for i, token in enumerate(row) if token in ends), len(row))
+        ids = row[: min(length, len(steps))]
+        rows = [number] * len(ids) if beams is None else beams[number, : len(ids)].tolist()
+        logs = tuple(
+            float(widened(steps[step][at]).log_softmax(-1)[token])
+            for step, (at, token) in enumerate(zip(rows, ids, strict=True))
+        )
+        text = " ".join(map(str, ids)) if reader is None else reader.decode(ids, skip_special_tokens=True)
+        tokens = tuple(map(str, ids)) if reader is None else display_tokens(reader, ids)
+        found.append(Continuation(text, tokens, tuple(ids), logs, bool(ids) and ids[-1] in ends))
+    if beams is not None:
+        found.sort(key=lambda one: -one.log_probability)
+    return tuple(found)

@@ -1,0 +1,119 @@
+"""What a model could say at one place: its largest logits, and what the others weigh at every temperature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from attnwidgets.tracing.borrow import unwrap
+from attnwidgets.tracing.inputs import text_tokenizer
+from attnwidgets.tracing.predictions import spelled
+from attnwidgets.tracing.recorder import can_generate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.tracing.trace import Trace
+
+TEMPERATURES = tuple(round(0.05 * step, 2) for step in range(1, 41))
+"""Temperatures at which the rest is summed: 0.05 to 2."""
+
+MOST = 200
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The largest logits at one place.
+
+    Attributes:
+        title: "class", "next token", "token 7", "[MASK] at 6".
+        ids: Their classes or tokens, the largest first.
+        labels: Their names.
+        logits: [outcome].
+        rest: logsumexp(logit / T) of all others, for every T of `TEMPERATURES`; -inf where there are none.
+        count: How many outcomes there are in all.
+        multiple: Whether several classes may be true at once: probabilities are sigmoids.
+        actual: What stands there: its id, name, logit, and how many are more probable.
+    """
+
+    title: str
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+    logits: NDArray[np.float32]
+    rest: NDArray[np.float64]
+    count: int
+    multiple: bool = False
+    actual: tuple[int, str, float, int] | None = None
+
+
+def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> Outcomes:
+    """Return what a model could say at a place, without running it.
+
+    Args:
+        trace: What `aw.trace` returned, of a model that predicts tokens or classes.
+        position: Of a model that generates, the token that is predicted from those before it: 1 up to the
+            number of tokens, which is the next one. None: what `trace.predictions()` are of.
+        most: How many.
+
+    Raises:
+        ValueError: The model predicts nothing there; the message says why.
+    """
+    logits, title = trace.logits, trace.predictions_title
+    if logits is None or not title:
+        raise ValueError("the model of this trace predicts neither tokens nor classes here")
+    reader = text_tokenizer(trace.tokenizer)
+    if logits.dim() == 1:
+        config: Any = getattr(unwrap(trace.model), "config", None)
+        names = getattr(config, "id2label", None) or {}
+        multiple = getattr(config, "problem_type", None) == "multi_label_classification"
+        return _largest(logits, title, most, lambda i: str(names.get(i, i)), multiple=multiple)
+    if position is None:
+        at = -1 if can_generate(unwrap(trace.model)) else int(title.rpartition(" ")[2])
+        return _largest(logits[at], title, most, lambda i: spelled(reader, i))
+    ids = read_ids(trace)
+    if not can_generate(unwrap(trace.model)):
+        raise ValueError("this model fills in masks: of a token that it sees it predicts nothing")
+    if len(logits) != len(ids):
+        raise ValueError("only the last logits were kept; aw.trace(..., memory='4GB') keeps all")
+    if not 1 <= position <= len(ids):
+        raise ValueError(f"position {position} is out of range: 1 to {len(ids)} are predicted")
+    actual = ids[position] if position < len(ids) else None
+    name = title if actual is None else f"token {position}"
+    return _largest(logits[position - 1], name, most, lambda i: spelled(reader, i), actual=actual)
+
+
+def read_ids(trace: Trace) -> list[int]:
+    """Return the ids of the text whose tokens are predicted: the decoder's, where there are two stacks."""
+    ids = trace.inputs.get("decoder_input_ids")
+    if ids is None:
+        ids = trace.input_ids if trace.input_ids is not None else torch.zeros(0, dtype=torch.long)
+    return [int(i) for i in ids.reshape(-1)]
+
+
+def _largest(
+    logits: Tensor, title: str, most: int, name: Any, *, multiple: bool = False, actual: int | None = None
+) -> Outcomes:
+    values = logits.double()
+    best = torch.topk(values, min(most, len(values)))
+    others = values.clone()
+    others[best.indices] = -torch.inf
+    others = others[others > -torch.inf]
+    rest = [float(torch.logsumexp(others / t, 0)) if len(others) else -np.inf for t in TEMPERATURES]
+    ids = tuple(best.indices.tolist())
+    there = None
+    if actual is not None:
+        there = (actual, name(actual), float(values[actual]), int((values > values[actual]).sum()))
+    return Outcomes(
+        title,
+        ids,
+        tuple(name(i) for i in ids),
+        best.values.numpy().astype(np.float32),
+        np.array(rest),
+        len(values),
+        multiple,
+        there,
+    )
