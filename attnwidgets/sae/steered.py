@@ -6,16 +6,20 @@ import re
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from attnwidgets._progress import progress
+from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.sae.check import site_of
 from attnwidgets.sae.steering import Steering, steer
 from attnwidgets.sae.tap import reading
-from attnwidgets.tracing.again import own_logits, predictions_of
+from attnwidgets.tracing.again import own_logits
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, borrowed_tokenizer, unwrap
 from attnwidgets.tracing.inputs import text_tokenizer
+from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.predictions import spelled
 from attnwidgets.tracing.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.run import greedy
 
@@ -30,14 +34,6 @@ if TYPE_CHECKING:
 
 _BATCH = 16  # sentences read at once
 _SHOWN = 8  # outcomes of either side
-
-
-class Outcome(NamedTuple):
-    """A class, token or sentence: its value before and after, a probability or a cosine."""
-
-    label: str
-    before: float
-    after: float
 
 
 class Reach(NamedTuple):
@@ -180,17 +176,36 @@ class Steered:
                 after = ways[kind]()
         return self._kept[kind], after, steering
 
-    def _outcomes(self) -> dict[str, float]:
+    def _outcomes(self) -> NDArray[Any]:
+        """Return the probability of every class, or of every token where the trace's prediction stands."""
         logits = own_logits(self.trace, self._model(**self._inputs()))
-        return {one.label: one.probability for one in predictions_of(self.trace, logits)[1]}
+        if logits is None:  # there is a prediction
+            raise AssertionError
+        if logits.dim() > 1:
+            logits = logits[resolve_target(self.trace, None, method="SteerView", logit=True).position]
+        several = getattr(self._config, "problem_type", None) == "multi_label_classification"
+        logits = widened(logits)
+        return (logits.sigmoid() if several else logits.softmax(-1)).numpy()
 
-    def _likeness(self) -> dict[str, float]:
+    def label(self, kind: str, number: int) -> str:
+        """Return the name of a class or token, or a sentence."""
+        if kind == "sentences":
+            return self.sentences[number]
+        if self.trace.predictions_title == "class":
+            return str((getattr(self._config, "id2label", None) or {}).get(number, number))
+        return spelled(self._reader, number)
+
+    @property
+    def _config(self) -> Any:
+        return getattr(self._model, "config", None)
+
+    def _likeness(self) -> NDArray[Any]:
         """Return the cosines of the text with sentences, which are never steered."""
         if "embedded" not in self._kept:
             self._kept["embedded"] = self._embedded_sentences()
         own = _pooled(self._model(**self._inputs()), self.trace.inputs.get("attention_mask"))
-        cosines = (self._kept["embedded"] @ own[0]).tolist()
-        return dict(zip(self.sentences, cosines, strict=True))
+        cosines: NDArray[Any] = (self._kept["embedded"] @ own[0]).float().cpu().numpy()
+        return cosines
 
     def _embedded_sentences(self) -> Tensor:
         found = []
@@ -239,12 +254,10 @@ def _pooled(outputs: Any, mask: Tensor | None) -> Tensor:
     return torch.nn.functional.normalize(mean, dim=-1)
 
 
-def side_by_side(before: dict[str, float], after: dict[str, float], k: int = _SHOWN) -> list[Outcome]:
-    """Return the `k` largest outcomes of either side, those that are largest after first."""
-    largest = [sorted(found, key=lambda label: -found[label])[:k] for found in (after, before)]
-    labels = dict.fromkeys([*largest[0], *largest[1]])
-    rows = [Outcome(label, before.get(label, 0.0), after.get(label, 0.0)) for label in labels]
-    return sorted(rows, key=lambda row: -row.after)
+def side_by_side(before: NDArray[Any], after: NDArray[Any], k: int = _SHOWN) -> list[int]:
+    """Return the numbers of the `k` largest outcomes of either side, those that are largest after first."""
+    largest = {int(i) for found in (before, after) for i in np.argsort(-found, kind="stable")[:k]}
+    return sorted(largest, key=lambda i: (-after[i], i))
 
 
 def differing(before: str, after: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:

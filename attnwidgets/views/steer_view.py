@@ -149,7 +149,10 @@ class SteerView(FeatureView):
         if kind == "text":
             told["texts"] = [[list(run) for run in side] for side in differing(before, after)]
         else:
-            told["rows"] = [list(row) for row in side_by_side(before, after)]
+            told["rows"] = [
+                [self._steered.label(kind, i), float(before[i]), float(after[i])]
+                for i in side_by_side(before, after)
+            ]
         return told, []
 
 

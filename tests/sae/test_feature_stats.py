@@ -286,8 +286,7 @@ def test_statistics_have_a_picture_and_a_table(stats):
     assert table["token"][19] == best.tokens[best.at]
     assert table["maximum"].tolist() == stats.maxima.tolist()
     assert "fires on" in repr(stats.feature(0))
-    with pytest.raises(TypeError, match="no widget"):
-        stats.view()
+    assert type(stats.view()).__name__ == "FeatureTable"
 
 
 @pytest.mark.parametrize(
@@ -306,3 +305,25 @@ def test_statistics_have_a_picture_and_a_table(stats):
 def test_what_cannot_be_counted_is_refused(bert, sae, texts, options, error, message):
     with pytest.raises(error, match=message):
         aw.feature_stats(sae, *bert, texts, **options)
+
+
+def test_names_are_given_in_place_and_saved(stats, tmp_path):
+    mine = stats.named({})
+    mine.rename({3: "cats", 4: "new york"})
+    mine.rename({4: ""})
+    assert mine.names == {3: "cats"}
+    assert stats.names == {}
+    assert mine.feature(3).name == "cats"
+    assert aw.load(mine.save(tmp_path / "stats")).names == {3: "cats"}
+    with pytest.raises(IndexError, match="feature 20 is out of range"):
+        mine.rename({3: "dogs", 20: "none"})
+    assert mine.names == {3: "cats"}
+
+
+def test_the_loudest_features_come_first_and_dead_ones_never(stats):
+    order = stats.loudest(50)
+    assert set(order) == set(range(20)) - set(stats.dead)
+    assert list(stats.maxima[list(order)]) == sorted(stats.maxima[list(order)], reverse=True)
+    assert stats.loudest(3) == order[:3]
+    best = stats.strongest_tokens()
+    assert [best[j] is None for j in range(20)] == [j in stats.dead for j in range(20)]

@@ -137,8 +137,8 @@ def test_it_has_a_picture_and_a_view():
     found = activations()
     assert found.plot().axes
     assert "image/png" in found._repr_mimebundle_() | found._png()
-    assert type(found.view()).__name__ == "TokenStrip"
-    assert type(activations(np.zeros((6, 9))).view()).__name__ == "TokenStrip"
+    assert type(found.view()).__name__ == "FeatureStrip"
+    assert activations(np.zeros((6, 9))).view().selection.feature == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,266 @@
+"""Views of features: what they ask and are told, what a page holds, and how they are linked."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from ipywidgets import Widget
+
+import attnwidgets as aw
+from attnwidgets.views.feature_data import PAGE, activations_of, columns_of, page_of, size_of
+from tests.tracing import tiny
+
+from . import made
+
+SITE = "blocks.1.hook_resid_post"
+TEXTS = [*made.TEXTS, "a b c " * 30, "the cats, the cats! the unbelievable cats."] * 3
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_open():
+    Widget.close_all()
+    yield
+    Widget.close_all()
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
+
+
+@pytest.fixture(scope="module")
+def sae():
+    drawn = made.sae(d_in=32, site=SITE)
+    return drawn.replaced(b_enc=drawn.b_enc + torch.linspace(-3, 1, 20))
+
+
+@pytest.fixture(scope="module")
+def counted(bert, sae):
+    return aw.feature_stats(sae, *bert, TEXTS, window=(3, 2), context=20, examples=6)
+
+
+@pytest.fixture
+def stats(counted):
+    return counted.named({})
+
+
+@pytest.fixture(scope="module")
+def trace(bert):
+    return aw.trace(*bert, "the unbelievable cat sat.")
+
+
+@pytest.fixture
+def found(trace, sae):
+    return aw.sae_features(trace, sae)
+
+
+def told(view, topic, **args):
+    """What a view answers to its browser side, buffers as arrays of bytes."""
+    return view._questions.ask(topic, args)
+
+
+def contexts(answer):
+    """Examples of a page as (group, tokens, activations, at, activation)."""
+    meta, (pieces, codes) = answer
+    numbers, shares = np.frombuffer(pieces, "<u2"), np.frombuffer(codes, np.uint8)
+    out, start = [], 0
+    for group, at, length, activation, *_ in meta["examples"]:
+        here = slice(start, start + length)
+        tokens = tuple(meta["pieces"][i] for i in numbers[here])
+        out.append((group, tokens, shares[here] / 255 * meta["maximum"], at, activation))
+        start += length
+    assert start == len(numbers) == len(shares)
+    return out
+
+
+# One feature a message.
+
+
+def test_a_page_holds_what_is_known_of_a_feature(stats):
+    feature = stats.feature(19)
+    meta, buffers = page_of(stats, 19)
+    assert (meta["count"], meta["maximum"], meta["left"]) == (feature.count, feature.maximum, 0)
+    assert sum(meta["histogram"]) == feature.count
+    assert [row[0] for row in meta["near"]] == [one.feature for one in feature.neighbours]
+    shown = contexts((meta, buffers))
+    top = [one for one in shown if one[0] == -1]
+    assert [one[1] for one in top] == [one.tokens for one in feature.top]
+    for (_, _, near, at, activation), example in zip(top, feature.top, strict=True):
+        assert np.abs(near - np.array(example.activations)).max() <= feature.maximum / 255
+        assert (at, activation) == (example.at, pytest.approx(example.activation, rel=1e-3))
+    for number, part in enumerate(feature.intervals):
+        assert {one[1] for one in shown if one[0] == number} == {one.tokens for one in part.examples}
+
+
+def test_what_fires_at_all_is_seen(stats):
+    for *_, near, _, _ in contexts(page_of(stats, 19)):
+        assert (near > 0).any()
+    weak = [one for one in contexts(page_of(stats, 19)) if one[4] < stats.feature(19).maximum / 500]
+    assert all(near[at] > 0 for _, _, near, at, _ in weak)
+
+
+def test_a_page_never_exceeds_its_budget(bert, sae):
+    texts = [" ".join(f"{word}{i % 97}" for i in range(60)) for word in ("cat", "the", "un", "new")] * 6
+    wide = aw.feature_stats(sae, *bert, texts, window=(40, 40), context=90, examples=60, per_interval=20)
+    pages = [page_of(wide, j) for j in range(20)]
+    assert max(map(size_of, pages)) <= PAGE
+    crowded = [page for page in pages if page[0]["left"]]
+    assert crowded
+    for meta, buffers in crowded:
+        groups = {one[0] for one in contexts((meta, buffers))}
+        assert groups == {-1, *range(len(meta["intervals"]))}, "some of every interval"
+
+
+def test_a_dead_feature_has_a_page(stats):
+    dead = stats.dead[0]
+    meta, _ = page_of(stats, dead)
+    assert (meta["count"], meta["examples"], meta["intervals"]) == (0, [], [])
+    assert aw.FeaturePanel(stats, feature=dead).selection.feature == dead
+
+
+def test_a_table_comes_as_columns(stats):
+    meta, (features, densities, maxima, pieces) = columns_of(stats)
+    assert np.frombuffer(features, "<i4").tolist() == list(range(20))
+    np.testing.assert_array_equal(np.frombuffer(densities, "<f4"), stats.density)
+    np.testing.assert_array_equal(np.frombuffer(maxima, "<f4"), stats.maxima)
+    tokens = [None if i < 0 else meta["pieces"][i] for i in np.frombuffer(pieces, "<i4")]
+    assert tokens == stats.strongest_tokens()
+
+
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_activations_come_by_unit_the_strongest_first(found, unit):
+    meta, (ends, features, values) = activations_of(found, unit)
+    dense = found.to(unit).values
+    ends = np.frombuffer(ends, "<u4")
+    rows = np.split(np.arange(ends[-1]), ends[:-1])
+    features, values = np.frombuffer(features, "<u4"), np.frombuffer(values, "<f4")
+    assert meta["unit"] == unit
+    assert len(rows) == len(dense)
+    for row, all_of_it in zip(rows, dense, strict=True):
+        assert sorted(values[row], reverse=True) == list(values[row])
+        np.testing.assert_array_equal(all_of_it[features[row]], values[row])
+        assert len(row) == (all_of_it > 0).sum()
+
+
+# What is shown, and what is refused.
+
+
+def test_views_of_one_thing_share_a_selection_and_python_moves_them(stats, found):
+    panel, table = aw.FeaturePanel(stats, feature=4), aw.FeatureTable(stats)
+    assert table.selection is panel.selection
+    assert table.selection.feature == 4
+    strip = aw.FeatureStrip(found, stats=stats)
+    assert strip.selection is not panel.selection
+    aw.link(strip, panel)
+    strip.selection.feature = 7
+    assert panel.selection.feature == 7
+    with pytest.raises(IndexError, match="feature=20 is out of range: the features are 0 to 19"):
+        panel.selection.feature = 20
+
+
+def test_a_text_opens_with_the_feature_that_fires_most(found):
+    assert aw.FeatureStrip(found).selection.feature == found.ranked(1)[0].feature
+
+
+def test_names_reach_every_view_and_the_statistics(stats, found):
+    table, strip = aw.FeatureTable(stats), aw.FeatureStrip(found, stats=stats)
+    other = aw.FeaturePanel(stats.named({}))
+    told(table, "name", of=0, feature=3, name="cats")
+    assert stats.names == {3: "cats"}
+    assert [view.options["saes"][0]["names"] for view in (table, strip, other)] == [
+        {"3": "cats"},
+        {"3": "cats"},
+        {},
+    ]
+    told(strip, "name", of=0, feature=3, name="")
+    assert table.options["saes"][0]["names"] == stats.names == {}
+    with pytest.raises(IndexError, match="out of range"):
+        told(table, "name", of=0, feature=99, name="x")
+
+
+def test_saes_of_several_layers_stand_in_one_view(bert, trace, sae, stats):
+    below = aw.sae_features(trace, sae.replaced(site="blocks.0.hook_resid_post"))
+    above = aw.sae_features(trace, sae)
+    view = aw.FeatureStrip([below, above])
+    assert [(one["layer"], one["site"]) for one in view.options["saes"]] == [
+        (0, "blocks.0.hook_resid_post"),
+        (1, SITE),
+    ]
+    assert told(view, "activations", of=0, unit="token") != told(view, "activations", of=1, unit="token")
+
+
+def test_the_explorer_shows_features_where_it_is_given_them(trace, sae, stats, found):
+    plain = aw.Explorer(trace)
+    assert "saes" not in plain.options
+    assert "features" not in plain.PARTS
+    for given in (found, sae, [found]):
+        view = aw.Explorer(trace, features=given, stats=stats)
+        assert "features" in view.PARTS
+        assert view.options["saes"][0]["onText"]
+        assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
+        assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
+    elsewhere = aw.sae_features(aw.trace(trace.model, trace.tokenizer, "a b"), sae)
+    with pytest.raises(ValueError, match="of another text"):
+        aw.Explorer(trace, features=elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda s, f: aw.FeaturePanel("text"), TypeError, r"aw\.feature_stats returned, not str"),
+        (lambda s, f: aw.FeaturePanel([]), TypeError, r"aw\.feature_stats returned, not list"),
+        (lambda s, f: aw.FeaturePanel(s, feature=20), IndexError, "0 to 19"),
+        (
+            lambda s, f: aw.FeaturePanel(s, page=[3, 20]),
+            IndexError,
+            "no feature 20; the features are 0 to 19",
+        ),
+        (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable, aw\.FeaturePanel"),
+        (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "no feature 20"),
+        (lambda s, f: aw.FeatureTable(f, stats=f), TypeError, "not FeatureActivations"),
+        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 of them for 1 SAEs"),
+        (lambda s, f: aw.FeatureTable(s, featur=3), TypeError, "'featur'.*'feature'"),
+        (lambda s, f: aw.FeatureStrip(f, tab=[3]), TypeError, "'tab'.*'tabs'"),
+        (lambda s, f: aw.FeatureStrip(f, index_bas=1), TypeError, "'index_bas'.*'index_base'"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_words(stats, found, make, error, message):
+    with pytest.raises(error, match=message):
+        make(stats, found)
+
+
+def test_statistics_of_another_sae_are_refused(stats, trace, sae):
+    other = aw.sae_features(trace, made.sae(d_in=32, d_sae=30, site=SITE))
+    with pytest.raises(ValueError, match="20 features, and the activations of one with 30"):
+        aw.FeatureStrip(other, stats=stats)
+
+
+# Pages.
+
+
+def answers(view, tmp_path, **options):
+    page = aw.to_html(view, tmp_path / "page.html", **options).read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"].get("view0", [])
+
+
+def test_a_page_holds_the_features_that_are_named_for_it(stats, tmp_path):
+    held = answers(aw.FeaturePanel(stats, page=[3, 19]), tmp_path)
+    assert [(one["topic"], one["args"]) for one in held] == [
+        ("feature", {"of": 0, "feature": 3}),
+        ("feature", {"of": 0, "feature": 19}),
+    ]
+    stats.rename({8: "cats"})
+    first, *rest = answers(aw.FeaturePanel(stats), tmp_path)
+    assert first["args"] == {"of": 0, "feature": 8}, "those with names first"
+    assert {8, *(one["args"]["feature"] for one in rest)} == {8, *stats.loudest(50)}
+
+
+def test_a_page_of_a_text_holds_every_unit(stats, found, tmp_path):
+    held = answers(aw.FeatureStrip(found), tmp_path)
+    assert [one["args"]["unit"] for one in held] == list(found.available_units())
+    topics = [one["topic"] for one in answers(aw.FeatureTable(stats), tmp_path)]
+    assert topics == ["columns"]
