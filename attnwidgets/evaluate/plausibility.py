@@ -14,6 +14,7 @@ from attnwidgets.evaluate.rationales import rationale_elements
 from attnwidgets.evaluate.removal_metrics import RANDOM
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.explanations.verbalise import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ def iou(chosen: Bools, gold: Bools) -> float:
 
 def iou_f1(chosen: Bools, gold: Bools) -> float:
     """Return the F1 of spans: a run of chosen elements is right that overlaps a gold run by half (IOU)."""
-    spans, wanted = _runs(chosen), _runs(gold)
+    spans, wanted = runs(chosen), runs(gold)
     right = sum(any(_overlap(span, one) >= _HALF for one in wanted) for span in spans)
     if not right:
         return 0.0
@@ -189,12 +190,6 @@ def _mean(name: str, rows: Sequence[Float], gold: Bools, k: int | None, by: str)
             [OF_CHOSEN[name](np.isin(every, ranked(values, every, by=by)[:count]), gold) for values in sizes]
         )
     )
-
-
-def _runs(chosen: Bools) -> list[tuple[int, int]]:
-    """Return runs of chosen elements as (first, stop)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen.astype(int), [0]])))
-    return [(int(first), int(stop)) for first, stop in edges.reshape(-1, 2)]
 
 
 def _overlap(one: tuple[int, int], other: tuple[int, int]) -> float:

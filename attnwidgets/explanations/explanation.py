@@ -200,6 +200,18 @@ class Explanation(ABC):
     def _short_steps(self) -> list[str]:
         return [step.split(" (")[0] for step in self.steps]
 
+    def in_words(self) -> str:
+        """Return one or two sentences that say what the numbers do, computed from them and nothing else.
+
+        The most relevant words with their share and the target; of a map of one layer, what is read most.
+
+        Raises:
+            TypeError: For tables (scores, statistics), which have no sentence.
+        """
+        from attnwidgets.explanations.verbalise import in_words
+
+        return in_words(self)
+
     def plot(self, **options: Any) -> Figure:
         """Return a matplotlib figure; see `attnwidgets.export.figures.plot` for the options."""
         from attnwidgets.export.figures import plot

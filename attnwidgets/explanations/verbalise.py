@@ -1,0 +1,215 @@
+"""An explanation in one or two sentences: found by search, said by template, true of the numbers.
+
+Feldhus et al. 2023, Saliency Map Verbalization (template and search). Nothing is said that is not computed
+from the values: which elements, what share of all that speaks for the target, rounded as printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.mixing_map import MixingMap
+
+    Float = NDArray[np.float64]
+
+SPANS = 3
+"""The most spans that a sentence names."""
+ENOUGH = 0.5
+"""The share that they should reach together."""
+_SHOWN = 48
+
+
+@dataclass(frozen=True)
+class Span:
+    """Elements side by side and what they have of the whole.
+
+    Attributes:
+        first: The first of them.
+        stop: One past the last.
+        share: Their part of the sum, 0 to 1.
+    """
+
+    first: int
+    stop: int
+    share: float
+
+
+def spans_of(values: Float, *, most: int = SPANS, enough: float = ENOUGH) -> tuple[Span, ...]:
+    """Return the fewest highest elements that have `enough` of the sum, as spans, greatest first.
+
+    Where more than `most` spans would be needed, those that can be had.
+
+    Args:
+        values: [element]; what is not above zero counts as none.
+        most: How many spans at most.
+        enough: The share of the sum that is looked for.
+    """
+    positive = np.maximum(values, 0)
+    total = positive.sum()
+    if not total > 0:
+        return ()
+    chosen = np.zeros(len(positive), dtype=bool)
+    for element in np.argsort(-positive, kind="stable"):
+        if not positive[element] > 0 or positive[chosen].sum() >= enough * total:
+            break
+        chosen[element] = True
+        if len(runs(chosen)) > most:
+            chosen[element] = False
+            break
+    found = [Span(first, stop, float(positive[first:stop].sum() / total)) for first, stop in runs(chosen)]
+    return tuple(sorted(found, key=lambda span: -span.share))
+
+
+def in_words(explanation: Any) -> str:
+    """Return an explanation in one or two sentences.
+
+    Args:
+        explanation: Attributions, or a MixingMap of one layer and one head (or their mean).
+
+    Raises:
+        TypeError: For what has no sentence: a table of scores or statistics.
+    """
+    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.mixing_map import MixingMap
+
+    if isinstance(explanation, Attributions):
+        return _attributions(explanation)
+    if isinstance(explanation, MixingMap):
+        return _map(explanation)
+    message = f"a {type(explanation).__name__} is not put in words; Attributions and MixingMaps are."
+    raise TypeError(message)
+
+
+def _attributions(one: Attributions) -> str:
+    if len(one.shape) > 1:
+        parts = [_attributions(one.select(place)) for place in range(min(SPANS, one.shape[0]))]
+        more = one.shape[0] - len(parts)
+        return " ".join([*parts, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
+    values = np.asarray(one.values, dtype=np.float64)
+    target = one.targets[0].strip()
+    about = f" for {_quoted(target)}" if target else ""
+    if one.foil:
+        about += f" rather than {_quoted(one.foil)}"
+    name = _name(one)
+    n, unit = len(values), one.unit.replace("_", " ")
+    if not values.any():
+        return f"{name}: no {unit} has any part in it{about}."
+    if n > 1 and (values == values[0]).all():
+        return f"{name}: every {unit} has the same part{about}, so that none stands out."
+    labels = one.labels
+    with_sign = bool((values < 0).any())
+    speaks = "speaks most" if with_sign else "matters most"
+    sentences = []
+    found = spans_of(values)
+    if found:
+        of = f"of what speaks{about}" if with_sign else "of the whole"
+        together = sum(span.share for span in found)
+        listing = _listing(found, labels)
+        first = f"{name}: {listing[0]} {speaks}{about} ({_percent(found[0].share)} {of})"
+        if len(found) > 1:
+            first += f", then {' and '.join(listing[1:])}"
+            first += f"; together {_percent(together)}"
+        sentences.append(f"{first}.")
+        if together < ENOUGH:
+            rest = int((np.maximum(values, 0) > 0).sum()) - sum(span.stop - span.first for span in found)
+            sentences.append(f"The rest lies on {rest} other {unit}{'s' * (rest != 1)}.")
+    against = spans_of(-values, most=1)
+    if against:
+        whole, weight = np.abs(values).sum(), np.maximum(-values, 0).sum()
+        best = against[0]
+        said = f"{_text(labels[best.first : best.stop], labels)} ({_percent(best.share)} of that)"
+        share = _percent(float(weight / whole))
+        begin = "Against it speaks" if found else f"{name}: all{about} speaks against it,"
+        sentences.append(
+            f"{begin} {share} of all weight, most of it {said}." if found else f"{begin} most of it {said}."
+        )
+    return " ".join(sentences)
+
+
+def _map(one: MixingMap) -> str:
+    layers, heads = one.layers, one.heads
+    name = _name(one)
+    if len(layers) > 1 or (heads is not None and len(heads) > 1):
+        count = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
+        if heads is not None:
+            count += f" of {len(heads)} head{'s' * (len(heads) > 1)}"
+        return f"{name}: {count}, {len(one.query_labels)} by {len(one.key_labels)} {one.unit}s."
+    matrix = np.abs(np.asarray(one.layer(layers[0]), dtype=np.float64))
+    matrix = matrix.reshape(matrix.shape[-2:])
+    totals = matrix.sum(axis=1, keepdims=True)
+    rows = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
+    if not rows.any():
+        return f"{name}: nothing is read from anywhere."
+    keys, queries = one.key_labels, one.query_labels
+    where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
+    received = rows.mean(axis=0)
+    top = int(received.argmax())
+    share = _percent(float(received[top]))
+    sentences = [
+        f"{name}{where}: {_text(keys[top : top + 1], keys)} is read most, {share} of a row on average."
+    ]
+    beside = rows.copy()
+    beside[:, top] = 0
+    if len(queries) == len(keys):
+        np.fill_diagonal(beside, 0)
+    if beside.any():
+        query, key = np.unravel_index(int(beside.argmax()), beside.shape)
+        reader, read = _text(queries[query : query + 1], queries), _text(keys[key : key + 1], keys)
+        sentences.append(
+            f"Apart from that, {reader} reads {read} most, {_percent(float(beside[query, key]))} of its row."
+        )
+    return " ".join(sentences)
+
+
+def _name(one: Any) -> str:
+    title = str(one.provenance.get("title") or one.method).replace("_", " ")
+    return title[:1].upper() + title[1:]
+
+
+def _listing(spans: Sequence[Span], labels: Sequence[str]) -> list[str]:
+    """Return spans as text, every one after the first with its share."""
+    texts = [_text(labels[span.first : span.stop], labels) for span in spans]
+    return [
+        text if place == 0 else f"{text} ({_percent(span.share)})"
+        for place, (text, span) in enumerate(zip(texts, spans, strict=True))
+    ]
+
+
+def _text(labels: Sequence[str], every: Sequence[str]) -> str:
+    """Return labels side by side as they are read: pieces of words joined, in quotes."""
+    marked = any(label.startswith("␣") for label in every)
+    written = ""
+    for label in labels:
+        if label.startswith("##"):
+            written += label[2:]
+        elif label.startswith("␣"):
+            written += f" {label[1:]}"
+        else:
+            written += label if marked or not written else f" {label}"
+    return _quoted(written.strip() or " ".join(labels))
+
+
+def _quoted(text: str) -> str:
+    return f"“{text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}”"
+
+
+def _percent(share: float) -> str:
+    """Return a share as it is printed; what is above zero is never printed as nothing."""
+    if 0 < share < 0.005:  # noqa: PLR2004 - half a percent
+        return "less than 1%"
+    return f"{share:.0%}"
+
+
+def runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return runs of chosen elements as (first, stop)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen.astype(int), [0]])))
+    return [(int(first), int(stop)) for first, stop in edges.reshape(-1, 2)]
