@@ -36,7 +36,7 @@ class Explorer(View):
     """
 
     _VIEW = "Explorer"
-    PARTS: tuple[str, ...] = ("explorer", "layers", "filters")
+    PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid")
     _FILTERS = True
     _MANY_METHODS = True
     _MARKS = "both"

@@ -49,15 +49,20 @@ def describe_thumbs(
 
 
 def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
-    """Return thumbnails of a source, or None where `room` bytes leave no more than a few dots of each."""
+    """Return thumbnails of a source, as large as `room` bytes allow.
+
+    None where other sources left so little of the budget that no more than a few dots of each would fit: these
+    are asked for by themselves. With all of it, thousands of heads are small rather than not there.
+    """
     count = len(source.layers) * len(source.heads or (0,))
     rows, cols = (min(THUMB_SIDE, size) for size in source.shape)
     least = min(_LEAST, rows)
     while count * rows * cols > room:
         if rows <= 1 and cols <= 1:
             return None
-        rows, cols = max(1, rows // 2), max(1, cols // 2)
-    if rows < least:
+        share = min((room / (count * rows * cols)) ** 0.5, 1 - 1 / max(rows, cols))
+        rows, cols = max(1, int(rows * share)), max(1, int(cols * share))
+    if rows < least and room < THUMB_BUDGET:
         return None
     scales: list[list[float]] = []
     parts = []

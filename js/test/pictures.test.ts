@@ -5,7 +5,8 @@ import { quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
 import { fit } from "../src/views/fit.ts";
-import { thumbOffsets, thumbSide } from "../src/views/HeadGrid.ts";
+import { thumbSide } from "../src/views/grid/arrange.ts";
+import { thumbOffsets } from "../src/views/grid/atlas.ts";
 import { maxPool, paintCells, paintFrame } from "../src/views/paint.ts";
 
 const channel = (pixel: number): [number, number, number] => [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
@@ -126,8 +127,8 @@ test("legends round up to a readable end that no value exceeds", () => {
 test("thumbnails lie one after the other, also where layers differ in their heads", () => {
   const meta = { source: "", rows: 2, cols: 3, gamma: 0.5, signed: false };
   assert.deepEqual(thumbOffsets({ ...meta, scale: [[1, 1], [1]] }), [[0, 6], [12]]);
-  assert.ok(thumbSide(12, 12, 600) * 12 <= 600);
-  assert.ok(thumbSide(48, 12, 2000) * 48 <= 640);
+  assert.ok(thumbSide(12, 12, 600, 640, 72) * 12 <= 600);
+  assert.ok(thumbSide(48, 12, 2000, 640, 72) * 48 <= 640);
 });
 
 test("bytes are cut out of base64 text at any place", () => {

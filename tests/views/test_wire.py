@@ -82,5 +82,5 @@ def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given)
     first = dict(aw.RelevanceMap(given()).runtime.parts)
     assert set(first) == {"filters", "layers", "tools"}
     both = aw.Explorer(given()).runtime.parts
-    assert set(both) == {"explorer", "filters", "layers", "tools"}
+    assert set(both) == {"explorer", "filters", "grid", "layers", "tools"}
     assert both["layers"] == first["layers"]

@@ -50,7 +50,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   renderHeatmap(inner, map);
   renderTokenStrip(inner, strip);
   ctx.views.LayerMap?.(inner, layers);
-  renderHeadGrid(inner, grid);
+  ctx.views.HeadGrid?.(inner, grid);
   renderPredictions(inner, predictions);
   const { saes } = ctx.options as { saes?: unknown };
   if (saes) ctx.views.FeatureStrip?.(inner, features);

@@ -1,45 +1,28 @@
-/** Every layer and head at a glance: one atlas of max-pooled thumbnails, rows are layers, columns are heads. */
-import { decodeCode, peakCode } from "../codec.ts";
-import { heatMap, lut } from "../colour.ts";
+/**
+ * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic. The
+ * head under the pointer is shown enlarged, a click selects it.
+ */
+import { createAnswers } from "../answers.ts";
+import { heatMap } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
 import { density, fill, flag, h, keyboard, on, place, setSizes, spotAt, thinned, watchWidth } from "../dom.ts";
-import { tickText } from "../numbers.ts";
-import type { Source, Thumbs } from "../wire.ts";
+import { printed, tickText } from "../numbers.ts";
+import type { Source } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { paintFrame } from "./paint.ts";
+import { type Arrangement, arrange, type Spot, thumbSide } from "./grid/arrange.ts";
+import { type Atlas, paintAtlas, peaksOf } from "./grid/atlas.ts";
+import { createControls } from "./grid/controls.ts";
+import { createPreview } from "./grid/preview.ts";
 import { createScale } from "./scale.ts";
-import { navigation, placeWords, plural } from "./steps.ts";
+import { placeWords, plural } from "./steps.ts";
 
 const LARGEST = 72;
 const TALLEST = 640;
-/** px left of the grid for the layers' names. */
-const NAMES = 34;
-
-/** Index of the first code of every thumbnail; layers may differ in their number of heads. */
-export function thumbOffsets(meta: Thumbs): number[][] {
-  let at = -meta.rows * meta.cols;
-  const next = (): number => {
-    at += meta.rows * meta.cols;
-    return at;
-  };
-  return meta.scale.map((heads) => heads.map(next));
-}
-
-/** Side of a thumbnail in px: whole pixels, as wide as fits, small for few heads. */
-export function thumbSide(layers: number, heads: number, room: number): number {
-  return Math.max(3, Math.floor(Math.min(LARGEST, room / Math.max(1, heads), TALLEST / Math.max(1, layers))));
-}
-
-/** Largest absolute value of every thumbnail. */
-function peaksOf({ meta, codes }: ThumbSheet): number[][] {
-  const length = meta.rows * meta.cols;
-  return thumbOffsets(meta).map((heads, row) =>
-    heads.map((at, col) => {
-      const code = peakCode(codes.subarray(at, at + length));
-      return decodeCode(code, meta.signed ? 127 : 255, meta.gamma, meta.scale[row]?.[col] ?? 0);
-    }),
-  );
-}
+/** px left of the grid: names of layers, or values. */
+const [NAMES, VALUES] = [34, 62];
+/** px of the enlarged map: beside the grid where there is room for it, else below. */
+const [LEAST, MOST, GAP] = [170, 280, 24];
+const TWO_COLUMNS = 640;
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const heading = createHeading(ctx);
@@ -52,29 +35,57 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const figure = h("div.figure.grid", h("i"), colNames, rowNames, plot);
   const readout = createReadout();
   const scale = createScale(signal, false, () => draw());
+  const answers = createAnswers(ctx, signal, () => {
+    controls.update(ctx.source());
+    draw();
+  });
+  const controls = createControls(signal, answers, () => draw());
+  const preview = createPreview(ctx, signal);
+  // Among other views there is a Heatmap beside it.
+  const isAlone = ctx.el === root;
   let width = 0;
   let side = 0;
   let drawn = "";
   let sheet: ThumbSheet | undefined;
   let peaks: number[][] = [];
+  let now: Arrangement = { cols: 0, lines: [], shown: 0 };
+  let places = new Map<string, [number, number]>();
+  /** Line and column of the cursor. */
   let spot: [number, number] | null = null;
 
   root.classList.add("aw-headgrid");
-  fill(root, ...heading.elements, figure, ...readout.elements, scale.element);
+  fill(
+    root,
+    ...heading.elements,
+    ...controls.elements,
+    h("div.grid-body", figure, ...(isAlone ? [preview.element] : [])),
+    ...readout.elements,
+    scale.element,
+  );
 
+  const isBeside = (): boolean => isAlone && width >= TWO_COLUMNS;
   const sizes = ({ layers, heads }: Source): [number, number] => [layers.length, heads?.length ?? 1];
+  const headAt = (at: [number, number] | null): Spot | null => (at && now.lines[at[0]]?.spots[at[1]]) || null;
 
   const words = (): void => {
     const { source } = ctx.resolved();
     const [layers, heads] = sizes(source);
-    if (spot && (spot[0] >= layers || spot[1] >= heads)) spot = null;
     const across = source.heads ? ` × ${heads} ${heads === 1 ? "head" : "heads"}` : "";
     const where = `${layers} ${layers === 1 ? "layer" : "layers"}${across} · ${plural(source.unit)}`;
     const title = heading.show(where);
-    plot.ariaLabel = `${title}: ${where}. Up and down arrows change the layer, left and right the head.`;
+    plot.ariaLabel = `${title}: ${where}. Arrow keys, Home and End move, Enter selects a head, Escape goes back to it.`;
+    controls.update(source);
   };
 
-  /** Atlas and labels; only when the source, the width, the theme or the thumbnails changed. */
+  const atlasOf = (source: Source, found: ThumbSheet): Atlas => ({
+    source,
+    sheet: found,
+    peaks,
+    map: heatMap(source.signed, ctx.theme),
+    common: scale.common() ? Math.max(0, ...peaks.flat()) : null,
+  });
+
+  /** Atlas and labels; only when something they depend on changed. */
   const draw = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
@@ -82,112 +93,197 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const [rows, cols] = sizes(source);
     const why = found ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
-    const look = [source.id, rows, cols, width, dots, ctx.theme, scale.common(), ctx.options.indexBase, why].join("|");
+    const how = [dots, ctx.theme, scale.common(), ctx.options.indexBase, controls.state(), why];
+    const look = [source.id, rows, cols, width, ...how].join("|");
     if (look !== drawn || found !== sheet) {
       if (found && found !== sheet) peaks = peaksOf(found);
       [drawn, sheet] = [look, found];
-      side = thumbSide(rows, cols, width - NAMES);
-      setSizes(figure, { width: side * cols, height: side * rows });
-      names(source);
-      // Its size set anew, a canvas is empty: no pixels of another map stay while thumbnails are on their way.
-      [canvas.width, canvas.height] = [side * dots * cols, side * dots * rows];
+      layOut(source);
       flag(plot, "data-empty", !found || source.computed !== null);
       plot.ariaBusy = String(!found);
-      const common = Math.max(0, ...peaks.flat());
-      if (found) atlas(source, found, side * dots, common);
-      legend(source, found ? common : 1, why);
+      const foot = found && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
+      if (found) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, found));
+      else canvas.width = 0;
+      if (foot) bars(side * dots, foot);
+      legend(source, found ? Math.max(0, ...peaks.flat()) : 1, why);
     }
     point();
   };
 
-  const names = ({ layers, heads }: Source): void => {
+  const layOut = (source: Source): void => {
+    const [layers, heads] = sizes(source);
+    const statistic = controls.statistic();
+    const isValued = statistic !== null && ["all", "groups"].includes(controls.order());
+    const names = isValued ? VALUES : NAMES;
+    const room = width - names - (isBeside() ? LEAST + GAP : 0);
+    const layerName = (layer: number): string => ctx.layerName(source.layers[layer] as number);
+    const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
+    const keeps = (at: Spot): boolean => controls.keeps(at, layerName(at.layer), headName(at.head));
+    const value = statistic?.of ?? null;
+    const [order, lowest] = [controls.order(), controls.lowest()];
+    const box = { room, tallest: TALLEST, largest: LARGEST };
+    now = arrange({ layers, heads, order, lowest, value, keeps, layerName, ...box });
+    side = thumbSide(now.lines.length, now.cols, room, TALLEST, LARGEST);
+    places = new Map();
+    for (const [row, { spots }] of now.lines.entries()) {
+      for (const [col, at] of spots.entries()) if (at) places.set(`${at.layer} ${at.head}`, [row, col]);
+    }
+    spot = null;
+    controls.count(now.shown, layers * heads);
+    setSizes(figure, { names: names - 6, width: side * now.cols, height: side * now.lines.length });
     const label = (text: string, at: number, edge: "left" | "top"): HTMLElement => {
       const span = h("span", text);
       span.style[edge] = `${(at + 0.5) * side}px`;
       return span;
     };
-    const shownLayers = thinned(layers.length, side, 13);
-    fill(rowNames, ...shownLayers.map((i) => label(ctx.layerName(layers[i] as number), i, "top")));
-    const all = (heads ?? []).map((head) => ctx.headName(head));
+    const isGroups = isValued && controls.order() === "groups";
+    const lines = isGroups ? now.lines.map((_, i) => i) : thinned(now.lines.length, side, 13);
+    let free = 0;
+    const shown = lines.filter((i) => {
+      // Groups of one thin line each: what has no room for its name goes without.
+      if (!now.lines[i]?.label || (isGroups && i * side < free)) return false;
+      free = i * side + 13;
+      return true;
+    });
+    fill(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
+    const all =
+      isValued || (statistic && order === "within") ? [] : (source.heads ?? []).map((head) => ctx.headName(head));
     const shownHeads = thinned(all.length, side, 8 + 7 * (all.at(-1)?.length ?? 0));
     fill(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
   };
 
-  const atlas = (source: Source, { meta, codes }: ThumbSheet, px: number, common: number): void => {
-    const [rows, cols] = sizes(source);
-    const gap = px < 12 ? 1 : Math.min(4, Math.floor(px / 12));
-    const image = new ImageData(canvas.width, canvas.height);
-    const pixels = new Uint32Array(image.data.buffer);
-    const map = heatMap(source.signed, ctx.theme);
-    const { gamma, signed } = meta;
-    for (const [row, starts] of thumbOffsets(meta).slice(0, rows).entries()) {
-      for (const [col, start] of starts.slice(0, cols).entries()) {
-        const frame = { x: col * px, y: row * px, width: px - gap, height: px - gap };
-        const causal = source.causal && meta.rows === meta.cols;
-        const matrix = { codes, start, rows: meta.rows, cols: meta.cols, causal };
-        const top = scale.common() ? common : (peaks[row]?.[col] ?? 0);
-        const range = [signed ? -top : 0, top] as const;
-        const own = meta.scale[row]?.[col] ?? 0;
-        paintFrame(pixels, canvas.width, frame, matrix, lut(map, { gamma, scale: own, range, mode: "sqrt", signed }));
+  /** Below every thumbnail, how high its statistic is. */
+  const bars = (px: number, foot: number): void => {
+    const pen = canvas.getContext("2d");
+    const statistic = controls.statistic();
+    if (!pen || !statistic) return;
+    const span = statistic.high - statistic.low || 1;
+    pen.fillStyle = getComputedStyle(root).getPropertyValue("--aw-accent") || "#1976d2";
+    for (const [row, { spots }] of now.lines.entries()) {
+      for (const [col, at] of spots.entries()) {
+        const value = at ? statistic.of(at) : NaN;
+        if (Number.isNaN(value)) continue;
+        const long = Math.max(1, (px - 2) * ((value - statistic.low) / span));
+        pen.fillRect(col * px, (row + 1) * px - foot - 1, long, foot);
       }
     }
-    canvas.getContext("2d")?.putImageData(image, 0, 0);
   };
 
   const legend = (source: Source, common: number, why: string): void => {
     const top = scale.common() ? common : 1;
+    const pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
     scale.show({
       map: heatMap(source.signed, ctx.theme),
       range: [source.signed ? -top : 0, top],
-      words: why || (scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum"),
+      words: why || pooled,
       button: scale.common()
         ? ["scale: common", "All thumbnails share one scale. Click to scale each to its own maximum."]
         : ["scale: each its own", "Every thumbnail is scaled to its own maximum. Click for one scale for all."],
     });
   };
 
-  /** Outlines and the line of text. Runs on every pointer move. */
+  /** Where the selected head stands: line, column, and how many columns it fills. */
+  const selectedAt = (): [number, number, number] => {
+    const { source, layer, head } = ctx.resolved();
+    const row = source.layers.indexOf(layer);
+    if (source.heads && typeof head !== "number") {
+      const isLayer = !controls.statistic() || ["layers", "within"].includes(controls.order());
+      return isLayer ? [row, 0, now.cols] : [-1, -1, 1];
+    }
+    const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
+    return [...(places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
+  };
+
+  /** Outlines, the enlarged map and the line of text. Runs on every pointer move. */
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
     const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
       place(el, col * side, row * side, cols * side, side);
     const [row, col] = spot ?? [-1, -1];
     outline(hovered, row, col, 1);
-    const one = !source.heads || typeof head === "number";
-    const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
-    outline(selected, source.layers.indexOf(layer), at, one ? 1 : sizes(source)[1]);
-    const peak = sheet && peaks[row]?.[col];
-    const later =
-      source.computed?.includes(source.layers[row] as number) === false ? " · computed when it is opened" : "";
-    const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
-    const text = spot
-      ? placeWords(ctx, source.layers[row] as number, source.heads?.[col] ?? "-") + most
-      : `selected: ${placeWords(ctx, layer, head)}`;
+    outline(selected, ...selectedAt());
+    const at = headAt(spot);
+    const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
     readout.show(text, root.contains(document.activeElement));
+    if (!isAlone || !sheet) return;
+    const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
+    const shown = at ?? { layer: source.layers.indexOf(layer), head: chosen };
+    const beside = width - plot.offsetWidth - VALUES - GAP;
+    const large = isBeside() ? Math.min(MOST, Math.max(LEAST, beside)) : Math.min(LEAST, width);
+    const name = placeWords(ctx, source.layers[shown.layer] as number, source.heads?.[shown.head] ?? "-");
+    preview.show(atlasOf(source, sheet), shown, Math.floor(large), name);
   };
 
-  const find = (event: MouseEvent): [number, number] | null => spotAt(event, plot, ...sizes(ctx.source()));
+  const wordsAt = (source: Source, at: Spot): string => {
+    const layer = source.layers[at.layer] as number;
+    const peak = sheet && peaks[at.layer]?.[at.head];
+    const later = source.computed?.includes(layer) === false ? " · computed when it is opened" : "";
+    const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
+    const statistic = controls.statistic();
+    const value = statistic ? ` · ${statistic.title} ${printed(statistic.of(at), true)}` : "";
+    return placeWords(ctx, layer, source.heads?.[at.head] ?? "-") + value + most;
+  };
+
+  const find = (event: MouseEvent): [number, number] | null => {
+    const at = spotAt(event, plot, now.lines.length, now.cols);
+    return headAt(at) ? at : null;
+  };
   const hover = (at: [number, number] | null): void => {
     if (String(at) === String(spot)) return;
     spot = at;
     point();
   };
+  const choose = (at: [number, number] | null): void => {
+    const found = headAt(at);
+    if (!found) return;
+    const { layers, heads } = ctx.source();
+    const layer = layers[found.layer] as number;
+    ctx.selection.set(heads ? { layer, head: heads[found.head] as number } : { layer });
+  };
+  /** Move the cursor to the next head in a direction; it starts at the selected one. */
+  const move = (down: number, right: number) => (): void => {
+    const [row, col] = selectedAt();
+    let at: [number, number] = spot ?? (row < 0 ? [0, -right] : [row, col]);
+    const within = (i: number, count: number): number => Math.max(0, Math.min(count - 1, i));
+    for (let i = 0; i < Math.max(now.cols, now.lines.length); i += 1) {
+      const line = within(at[0] + down, now.lines.length);
+      const wide = now.lines[line]?.spots.length ?? 0;
+      const next: [number, number] = [
+        line,
+        right || down === 0 ? within(at[1] + right, wide) : Math.min(at[1], wide - 1),
+      ];
+      if (String(next) === String(at)) break;
+      at = next;
+      if (headAt(at)) break; // what a filter left out is passed over
+    }
+    if (headAt(at)) hover(at);
+  };
   on(plot, signal, {
     pointermove: (event) => hover(find(event)),
     pointerleave: () => hover(null),
-    click(event) {
-      const at = find(event);
-      if (!at) return;
-      const { layers, heads } = ctx.source();
-      const layer = layers[at[0]] as number;
-      ctx.selection.set(heads ? { layer, head: heads[at[1]] as number } : { layer });
-    },
+    click: (event) => choose(find(event)),
   });
-  keyboard(plot, signal, navigation(ctx), "↑ ↓: layer · ← →: head");
+  const enter = (): void => choose(spot);
+  keyboard(
+    plot,
+    signal,
+    {
+      ArrowUp: move(-1, 0),
+      ArrowDown: move(1, 0),
+      ArrowLeft: move(0, -1),
+      ArrowRight: move(0, 1),
+      Home: () => hover([...places.values()][0] ?? null),
+      End: () => hover([...places.values()].at(-1) ?? null),
+      Enter: enter,
+      " ": enter,
+      Escape: () => hover(null),
+    },
+    "← → ↑ ↓: move · Home End: first, last · Enter: select · Esc: back",
+  );
   watchWidth(
     root,
-    (now) => {
-      width = now;
+    (at) => {
+      width = at;
       draw();
     },
     signal,
