@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.feature_panel import FeaturePanel
     from attnwidgets.views.feature_strip import FeatureStrip
     from attnwidgets.views.feature_table import FeatureTable
+    from attnwidgets.views.flow_view import FlowView
     from attnwidgets.views.head_grid import HeadGrid
     from attnwidgets.views.head_view import HeadView
     from attnwidgets.views.heatmap import Heatmap
@@ -160,6 +161,7 @@ _HOMES = {
     "HeadGrid": "views.head_grid",
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
+    "FlowView": "views.flow_view",
     "LayerProfile": "views.layer_profile",
     "Predictions": "views.predictions",
     "NeuronView": "views.neuron_view",
@@ -190,6 +192,7 @@ __all__ = [
     "FeatureStats",
     "FeatureStrip",
     "FeatureTable",
+    "FlowView",
     "HeadGrid",
     "HeadView",
     "Heatmap",

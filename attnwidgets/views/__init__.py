@@ -10,6 +10,7 @@ from attnwidgets.views.explorer import Explorer, explore
 from attnwidgets.views.feature_panel import FeaturePanel
 from attnwidgets.views.feature_strip import FeatureStrip
 from attnwidgets.views.feature_table import FeatureTable
+from attnwidgets.views.flow_view import FlowView
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.head_view import HeadView
 from attnwidgets.views.heatmap import Heatmap
@@ -33,6 +34,7 @@ __all__ = [
     "FeaturePanel",
     "FeatureStrip",
     "FeatureTable",
+    "FlowView",
     "HeadGrid",
     "HeadView",
     "Heatmap",

@@ -13,7 +13,7 @@ from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "CompareView", "NeuronView", "HeadView", "LayerProfile", "Explorer")
+VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "CompareView", "NeuronView", "HeadView", "LayerProfile", "FlowView", "Explorer")
 
 
 @pytest.fixture(scope="module")

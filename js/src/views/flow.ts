@@ -1,0 +1,101 @@
+/** The mass of a token followed down through the layers, and the edges that carry it. */
+
+/** One layer: [query, key] row by row, every row summing to one. */
+export interface Step {
+  rows: Float32Array;
+  count: number;
+}
+
+/** One edge, from a token after a layer to one before it; `level` counts layers from the input up. */
+export interface Edge {
+  level: number;
+  query: number;
+  key: number;
+  mass: number;
+}
+
+export interface Flow {
+  /** The strongest edges, weakest first. */
+  edges: Edge[];
+  /** How many edges reach the least mass, drawn or not. */
+  found: number;
+  /** Share of all mass that the edges carry, 0 to 1. */
+  share: number;
+  /** What every token holds at each level, from the input up; empty where all tokens are followed. */
+  masses: Float64Array[];
+}
+
+/** Rows of values as shares; a row of zeros stays so. */
+export function stepOf(value: (row: number, col: number) => number, count: number): Step {
+  const rows = new Float32Array(count * count);
+  for (let q = 0; q < count; q += 1) {
+    let sum = 0;
+    for (let k = 0; k < count; k += 1) {
+      const share = Math.max(0, value(q, k)) || 0;
+      rows[q * count + k] = share;
+      sum += share;
+    }
+    if (sum > 0) for (let k = 0; k < count; k += 1) rows[q * count + k] = (rows[q * count + k] as number) / sum;
+  }
+  return { rows, count };
+}
+
+/** Edges that carry at least `least` of what a token after its layer is made of, of all tokens. */
+export function everyEdge(steps: readonly Step[], least: number, budget: number): Flow {
+  const edges: Edge[] = [];
+  steps.forEach(({ rows, count }, level) => {
+    for (let i = 0; i < rows.length; i += 1) {
+      const mass = rows[i] as number;
+      if (mass >= least) edges.push({ level, query: Math.floor(i / count), key: i % count, mass });
+    }
+  });
+  const total = steps.reduce((sum, { count }) => sum + count, 0);
+  return strongest(edges, budget, total, []);
+}
+
+/** The same for one token after `level` layers: what reaches it from below, as shares of its own mass. */
+export function flowOf(steps: readonly Step[], level: number, token: number, least: number, budget: number): Flow {
+  const count = steps[0]?.count ?? 0;
+  const edges: Edge[] = [];
+  const masses: Float64Array[] = [];
+  let mass = new Float64Array(count);
+  mass[token] = 1;
+  masses[level] = mass;
+  for (let at = level - 1; at >= 0; at -= 1) {
+    const { rows } = steps[at] as Step;
+    const below = new Float64Array(count);
+    for (let query = 0; query < count; query += 1) {
+      const here = mass[query] as number;
+      if (here === 0) continue;
+      const start = query * count;
+      for (let key = 0; key < count; key += 1) {
+        const part = here * (rows[start + key] as number);
+        if (part === 0) continue;
+        below[key] = (below[key] as number) + part;
+        if (part >= least) edges.push({ level: at, query, key, mass: part });
+      }
+    }
+    masses[at] = below;
+    mass = below;
+  }
+  return strongest(edges, budget, level, masses);
+}
+
+function strongest(edges: Edge[], budget: number, total: number, masses: Float64Array[]): Flow {
+  const found = edges.length;
+  edges.sort((a, b) => a.mass - b.mass);
+  const kept = edges.slice(Math.max(0, found - budget));
+  const sum = kept.reduce((all, edge) => all + edge.mass, 0);
+  return { edges: kept, found, share: total > 0 ? Math.min(1, sum / total) : 0, masses };
+}
+
+/** The least share of an edge at a place of the slider, 0 to 1: from 0.2 % to 50 %, in even ratios. */
+export function leastAt(place: number): number {
+  const value = 0.002 * 250 ** place;
+  return Number(value.toPrecision(2));
+}
+
+/** The place of the slider for a least share. */
+export function placeOf(least: number): number {
+  return Math.log(least / 0.002) / Math.log(250);
+}

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { byRank, difference, rankOf, shares } from "../src/views/comparing.ts";
+import { everyEdge, flowOf, leastAt, placeOf, stepOf } from "../src/views/flow.ts";
+import { chartOf, lookOf, spreadOut } from "../src/views/lineChart.ts";
+
+const rounded = (values: Iterable<number>): number[] => Array.from(values, (v) => Number(v.toFixed(4)));
+
+test("strips are compared in shares of their own sum of magnitudes", () => {
+  assert.deepEqual(rounded(shares(Float32Array.of(1, -3))), [0.25, -0.75]);
+  assert.deepEqual([...shares(Float32Array.of(0, 0))], [0, 0]);
+  const found = difference(Float32Array.of(1, 3), Float32Array.of(10, -10));
+  assert.deepEqual(rounded(found), [-0.25, 1.25]);
+});
+
+test("ranks count from the largest value, equal values sharing the best place", () => {
+  assert.deepEqual(rankOf(Float32Array.of(0.2, -5, 0.9, 0.2)), [2, 4, 1, 2]);
+  assert.deepEqual(
+    [1, 2, 3, 4, 11, 12, 13, 21, 112].map((rank) => byRank(rank, 200).split(" ")[0]),
+    ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"],
+  );
+});
+
+test("labels at the ends of lines keep apart, and within the picture where they fit", () => {
+  const found = spreadOut([50, 50, 52, 200], 16, 0, 200);
+  const sorted = [...found].sort((a, b) => a - b);
+  for (let i = 1; i < sorted.length; i += 1) assert.ok((sorted[i] as number) - (sorted[i - 1] as number) >= 16);
+  assert.ok(Math.max(...found) <= 200);
+  assert.deepEqual(spreadOut([10, 100], 16, 0, 200), [10, 100], "those that are apart stay");
+});
+
+test("twelve lines look different", () => {
+  for (const theme of ["light", "dark"] as const) {
+    assert.equal(new Set(Array.from({ length: 12 }, (_, i) => JSON.stringify(lookOf(i, theme)))).size, 12);
+  }
+});
+
+test("a chart maps its range onto its height, whatever the values", () => {
+  const chart = chartOf(600, 100, 6, -1, 3);
+  assert.equal(chart.y(-1), chart.bottom);
+  assert.equal(chart.y(3), chart.top);
+  assert.ok(chart.x(5) <= chart.right && chart.x(0) >= chart.left);
+  assert.ok(Number.isFinite(chartOf(600, 100, 1, 0, 0).y(0)));
+});
+
+const steps = [0, 1, 2].map((layer) => stepOf((q, k) => ((q * 7 + k * 3 + layer * 5) % 11) + 0.5, 4));
+
+test("rows become shares, and a row of zeros stays one", () => {
+  for (const { rows } of steps) {
+    for (let q = 0; q < 4; q += 1) {
+      const sum = rows.subarray(4 * q, 4 * q + 4).reduce((a, b) => a + b, 0);
+      assert.ok(Math.abs(sum - 1) < 1e-6);
+    }
+  }
+  assert.deepEqual([...stepOf(() => 0, 2).rows], [0, 0, 0, 0]);
+});
+
+test("the mass of a token is that of the product of the layers below it, and none is lost", () => {
+  for (const level of [1, 2, 3]) {
+    const { masses, share } = flowOf(steps, level, 2, 0, Infinity);
+    let row = [0, 0, 1, 0];
+    for (let at = level - 1; at >= 0; at -= 1) {
+      const rows = steps[at]?.rows as Float32Array;
+      row = row.map((_, k) => row.reduce((sum, mass, q) => sum + mass * (rows[4 * q + k] as number), 0));
+    }
+    assert.deepEqual(rounded(masses[0] ?? []), rounded(row));
+    assert.ok(Math.abs(share - 1) < 1e-6, "with every edge all of the mass is shown");
+  }
+  assert.deepEqual(flowOf(steps, 0, 1, 0, 10).edges, [], "the input comes from nowhere");
+});
+
+test("no more edges than the budget are drawn, and what they carry is told", () => {
+  const all = everyEdge(steps, 0, Infinity);
+  const some = everyEdge(steps, 0, 5);
+  assert.equal(all.edges.length, 48);
+  assert.equal(some.found, 48);
+  assert.deepEqual(
+    rounded(some.edges.map(({ mass }) => mass)),
+    rounded(all.edges.slice(-5).map(({ mass }) => mass)),
+    "the strongest are kept",
+  );
+  const carried = some.edges.reduce((sum, { mass }) => sum + mass, 0) / 12;
+  assert.ok(Math.abs(some.share - carried) < 1e-9);
+  assert.ok(flowOf(steps, 3, 0, 0.05, 1000).edges.every(({ mass }) => mass >= 0.05));
+});
+
+test("the slider's ends are 0.2 % and 50 %, and its places are found again", () => {
+  assert.deepEqual([leastAt(0), leastAt(1)], [0.002, 0.5]);
+  assert.equal(leastAt(placeOf(0.04)), 0.04);
+});
