@@ -9,7 +9,6 @@ import { createPool, type TilePool } from "./pool.ts";
 import { settleTableCell } from "./settle.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles.css";
-import { renderHeadGrid } from "./views/HeadGrid.ts";
 import { renderHeatmap } from "./views/Heatmap.ts";
 import { renderLayerSlider } from "./views/LayerSlider.ts";
 import { renderTokenStrip } from "./views/TokenStrip.ts";
@@ -107,7 +106,6 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   let style = CSS;
   const views: Record<string, RenderView> = {
     Heatmap: renderHeatmap,
-    HeadGrid: renderHeadGrid,
     TokenStrip: renderTokenStrip,
     LayerSlider: renderLayerSlider,
   };

@@ -3,7 +3,6 @@
 import { fill, flag, h } from "../dom.ts";
 import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
-import { renderHeadGrid } from "./HeadGrid.ts";
 import { renderHeatmap } from "./Heatmap.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";

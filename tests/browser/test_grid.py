@@ -1,0 +1,160 @@
+"""The grid of heads on the page: ordered by what they do, filtered, enlarged, chosen; fluent for thousands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+
+COLOURS = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+
+
+def patterns(layers, heads, count, seed=0):
+    """Attention [layer, head, query, key] of heads that look back by some distance, more or less sharply."""
+    draw = np.random.default_rng(seed)
+    apart = np.arange(count)[:, None] - np.arange(count)
+    back, sharp = draw.integers(0, 6, (2, layers, heads, 1, 1))
+    scores = -np.abs(apart - back) * (0.1 + sharp) + draw.normal(0, 0.3, (layers, heads, count, count))
+    powers = np.where(apart >= 0, np.exp(scores), 0.0)
+    return (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return aw.from_attentions(patterns(3, 4, 12), [f"t{i}" for i in range(12)])
+
+
+@pytest.fixture
+def grid(trace, open_page, tmp_path):
+    path = aw.to_html(aw.HeadGrid(trace, layer=1, head=2, units=["token"]), tmp_path / "page.html")
+
+    def make(**options):
+        page = open_page(path.as_uri(), **options)
+        page.locator(".aw-grid-plot[aria-busy=false]").wait_for()
+        return page, page.locator(".aw-headgrid")
+
+    return make
+
+
+def choose(page, root, statistic, order):
+    root.get_by_role("combobox", name="statistic").click()
+    page.get_by_role("option", name=statistic, exact=True).click()
+    root.get_by_label("order of heads").select_option(order)
+
+
+def read(page, root, line, col, lines, cols):
+    """The readout for the head at a place of the grid."""
+    box = root.locator(".aw-grid-plot").bounding_box()
+    page.mouse.move(
+        box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (line + 0.5) * box["height"] / lines
+    )
+    return root.locator(".aw-readout").inner_text()
+
+
+def named(head):
+    return f"({head.layer}.{head.head})"
+
+
+def test_heads_are_ranked_by_what_they_do(grid, trace):
+    page, root = grid()
+    assert named(aw.statistics.RankedHead(2, 3, 0)) in read(page, root, 2, 3, 3, 4)
+    choose(page, root, "mean distance", "within")
+    stats = aw.head_statistics(trace)
+    best = max(
+        (head for head in stats.top("mean_distance", None) if head.layer == 2), key=lambda head: head.value
+    )
+    said = read(page, root, 2, 0, 3, 4)
+    assert named(best) in said
+    assert f"mean distance {best.value:.4g}" in said
+    root.get_by_role("button", name="highest first").click()
+    root.get_by_label("order of heads").select_option("all")
+    box = root.locator(".aw-grid-plot").bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    assert named(stats.top("mean_distance", 1, lowest=True)[0]) in root.locator(".aw-readout").inner_text()
+
+
+def test_a_threshold_and_names_leave_heads_out(grid, trace):
+    page, root = grid()
+    choose(page, root, "mean distance", "all")
+    root.get_by_label("threshold").fill("60")
+    values = aw.head_statistics(trace)["mean_distance"]
+    left = int((values >= values.min() + 0.6 * np.ptp(values) - 1e-6).sum())
+    assert 0 < left < 12
+    root.get_by_text(f"{left} of 12", exact=True).wait_for()
+    root.get_by_label("threshold").fill("0")
+    root.get_by_label("heads by name").fill("1, *.0")
+    root.get_by_text("6 of 12", exact=True).wait_for()
+    root.get_by_label("heads by name").fill("first")
+    root.get_by_text("write 3 for a layer").wait_for()
+    assert root.get_by_label("heads by name").get_attribute("aria-invalid") == "true"
+
+
+def test_keys_move_and_enter_selects(grid):
+    page, root = grid()
+    plot = root.locator(".aw-grid-plot")
+    plot.focus()
+    said = root.locator(".aw-readout")
+    assert "(1.2)" in said.inner_text()
+    for key, place in (
+        ("ArrowRight", "1.3"),
+        ("ArrowUp", "0.3"),
+        ("Home", "0.0"),
+        ("ArrowUp", "0.0"),
+        ("End", "2.3"),
+    ):
+        page.keyboard.press(key)
+        assert f"({place})" in said.inner_text(), key
+    assert "(2.3)" in root.locator(".aw-grid-preview").inner_text()
+    page.keyboard.press("Escape")
+    assert said.inner_text().startswith("selected: layer 1, head 2")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.mouse.move(2, 2)
+    page.keyboard.press("Escape")
+    assert said.inner_text().startswith("selected: layer 2, head 2")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(340, "dark"), (1100, "light")])
+def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width, scheme):
+    numbers = patterns(48, 64, 16)
+    trace = aw.from_attentions(numbers, [f"t{i}" for i in range(16)])
+    path = aw.HeadGrid(trace, units=["token"]).to_html(tmp_path / "page.html")
+    page = open_page(path.as_uri(), color_scheme=scheme, viewport={"width": width, "height": 900})
+    page.locator(".aw-grid-plot[aria-busy=false]").wait_for()
+    root = page.locator(".aw-headgrid")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.querySelectorAll('.aw-headgrid *').length") < 250
+    assert root.locator(".aw-grid-plot > canvas").evaluate(COLOURS) > 20
+    top = aw.head_statistics(trace).top("previous_token", 1)[0]
+    choose(page, root, "previous token", "all")
+    box = root.locator(".aw-grid-plot").bounding_box()
+    page.mouse.move(box["x"] + 1, box["y"] + 1)
+    assert named(top) in root.locator(".aw-readout").inner_text()
+    assert root.locator(".aw-grid-preview canvas").evaluate(COLOURS) > 5
+    # Labels stand beside the picture, never on it.
+    plot, names = box, root.locator(".aw-grid-rows > span").all()
+    assert names
+    assert all(name.bounding_box()["x"] + name.bounding_box()["width"] <= plot["x"] for name in names)
+    page.screenshot(path=shots / f"grid-{scheme}-{width}.png", full_page=True)
+    # Painting all of it anew, as a filter does, and a move of the pointer.
+    spent = page.evaluate(
+        """() => {
+          const range = document.querySelector('.aw-grid-controls .aw-range');
+          const plot = document.querySelector('.aw-grid-plot');
+          const timed = (act) => {
+            const begun = performance.now();
+            act();
+            return performance.now() - begun;
+          };
+          const paints = [5, 10, 15].map((value) => timed(() => {
+            range.value = value; range.dispatchEvent(new Event('input', {bubbles: true}));
+          }));
+          const box = plot.getBoundingClientRect();
+          const moves = [20, 60, 100].map((x) => timed(() => plot.dispatchEvent(
+            new PointerEvent('pointermove', {clientX: box.left + x, clientY: box.top + 50}))));
+          return [Math.min(...paints), Math.min(...moves)];
+        }"""
+    )
+    assert spent[0] < 200
+    assert spent[1] < 30
