@@ -71,6 +71,26 @@ class Asked:
         """Return [target, ...] as it is where several were asked for, else its only element."""
         return values if self.several else values[0]
 
+    def reach(self, trace: Trace, stream: str) -> tuple[int, ...] | None:
+        """Return how many of a stream's tokens each target is read from; None where that is all of them.
+
+        A logit at a position of a causal model depends on the tokens up to there.
+        """
+        logits, table = trace.logits, trace.stream_table.get(stream)
+        predicts = "decoder" if "decoder" in trace.streams else trace.default_stream
+        if logits is None or table is None or not table.layers or stream != predicts:
+            return None
+        count = len(trace.axes(stream)[0])
+        if len(logits) != count or not trace.is_causal(stream):
+            return None
+
+        def read(target: Target) -> int:
+            return count if target.position is None else target.position + 1
+
+        foils = self.foils or self.targets
+        found = tuple(max(read(one), read(foil)) for one, foil in zip(self.targets, foils, strict=True))
+        return None if min(found) == count else found
+
     def names(self) -> dict[str, Any]:
         """Return the labels of targets and foil, as `Attributions` takes them."""
         return {

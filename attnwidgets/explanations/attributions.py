@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
 
@@ -44,6 +45,9 @@ class Attributions(Explanation):
             meant to conserve it; one number, or one for each target.
         map: What the method says of every layer on its way to the target, where it says anything; saved and
             read by coarser units along with the values.
+        reach: How many of the axis' first tokens each target's number was read from, where later ones came
+            after it (what a language model generates): one number, or one for each target. What lies beyond
+            is 0, and no view paints it.
         unit: The unit of the axis.
         method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
 
@@ -56,6 +60,7 @@ class Attributions(Explanation):
     target: str | tuple[str, ...] | None
     foil: str | None
     residual: float | tuple[float, ...] | None
+    reach: tuple[int, ...] | None
     map: MixingMap | None
     _values: Array
 
@@ -67,6 +72,7 @@ class Attributions(Explanation):
         target: str | Sequence[str] | None = None,
         foil: str | None = None,
         residual: float | Sequence[float] | None = None,
+        reach: int | Sequence[int] | None = None,
         map: MixingMap | None = None,  # noqa: A002 - what it is, as in MixingMap
         unit: str = "token",
         method: str = "given",
@@ -95,12 +101,19 @@ class Attributions(Explanation):
                 f"target {target!r} does not fit values of shape {array.shape}: one label for each target."
             )
             raise ValueError(message)
+        reaches = None if reach is None else tuple(int(one) for one in np.atleast_1d(reach))
+        if reaches is not None and len(reaches) != (len(array) if many else 1):
+            message = (
+                f"reach {reach!r} does not fit values of shape {array.shape}: one number for each target."
+            )
+            raise ValueError(message)
         self._set_common(unit=unit, method=method, **(common | {"dtype": array.dtype.name}))
         self._set(
             axis=axis,
             target=targets,
             foil=foil,
             residual=_numbers(residual),
+            reach=reaches,
             map=map,
             _values=read_only(array),
         )
@@ -111,6 +124,7 @@ class Attributions(Explanation):
             "target": self.target,
             "foil": self.foil,
             "residual": self.residual,
+            "reach": self.reach,
             "map": self.map,
         }
         return Attributions(values, **(arguments | self._common(step) | changes))
@@ -132,8 +146,8 @@ class Attributions(Explanation):
 
     @property
     def signed(self) -> bool:
-        """Whether any value is negative."""
-        return bool((self._values < 0).any())
+        """Whether any value is negative, or what is said of the layers is signed."""
+        return bool((self._values < 0).any()) or bool(self.map is not None and self.map.known("signed"))
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -174,7 +188,9 @@ class Attributions(Explanation):
         if self._values.ndim == 1:
             return self
         residual = self.residual[place] if isinstance(self.residual, tuple) else self.residual
-        return self._derive(self._values[place], "", target=self.targets[place], residual=residual)
+        reach = None if self.reach is None else self.reach[place]
+        changes = {"target": self.targets[place], "residual": residual, "reach": reach}
+        return self._derive(self._values[place], "", **changes)
 
     def reduce(self, axis: Literal["target"], how: Reduction) -> Attributions:
         """Return one row of attributions reduced over the targets.
@@ -187,7 +203,8 @@ class Attributions(Explanation):
             raise ValueError(message)
         name = reduction_name(how)
         values = reduce_first(self._values, how)
-        return self._derive(values, f"{name} over targets", target=None, residual=None)
+        reach = None if self.reach is None else max(self.reach)
+        return self._derive(values, f"{name} over targets", target=None, residual=None, reach=reach)
 
     def mean(self, axis: Literal["target"] = "target") -> Attributions:
         """Return the mean over targets."""
@@ -200,6 +217,14 @@ class Attributions(Explanation):
     def sum(self, axis: Literal["target"] = "target") -> Attributions:
         """Return the sum over targets."""
         return self.reduce(axis, "sum")
+
+    def beyond(self) -> NDArray[np.bool_]:
+        """Return which values [target, source] are of sources after those that the target was read from."""
+        rows = np.atleast_2d(self._values)
+        if self.reach is None:
+            return np.zeros(rows.shape, dtype=bool)
+        first = np.array([min(span, default=0) for span in self.source_unit.spans])
+        return first >= np.array(self.reach)[:, None]
 
     def available_units(self) -> tuple[str, ...]:
         """Return the units that these attributions can be read in."""
@@ -256,6 +281,7 @@ class Attributions(Explanation):
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
             "foil": self.foil,
             "residual": residual,
+            "reach": None if self.reach is None else list(self.reach),
         }
         arrays = {"values": self._values}
         if self.map is not None:
@@ -272,6 +298,7 @@ class Attributions(Explanation):
             arrays["values"],
             axis=restore_axis(described["axis"]),
             map=MixingMap.from_description(described["map"], layers) if "map" in described else None,
+            reach=described.get("reach"),
             **{name: described[name] for name in names},
             **restore_common(described),
         )

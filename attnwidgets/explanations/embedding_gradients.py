@@ -124,7 +124,7 @@ def leaf_of(graph: Graph, stream: str, method: str) -> Tensor:
 
 
 def attributed(
-    trace: TraceLike,
+    trace: Trace,
     values: Tensor,
     question: Asked,
     *,
@@ -149,6 +149,7 @@ def attributed(
         axis=axis,
         unit=own,
         residual=residual,
+        reach=question.reach(trace, stream),
         **question.names(),
         **common,
     )

@@ -161,6 +161,7 @@ def lrp(
         axis=axis,
         unit=next(iter(axis.units)),
         residual=question.of((scores - total).tolist()),
+        reach=question.reach(trace, stream),
         map=_map(question, found, stream, axis, layers, common, heads=of == "heads"),
         **question.names(),
         **common,

@@ -120,7 +120,14 @@ def perturbation_attributions(
             rows.append([float(values[span[0]]) if span else 0.0 for span in elements.spans])
     common = carried(trace, stream, method, paper=paper, options={**options, "baseline": said, "unit": name})
     common["provenance"]["title"] = f"{title} with {said}"
-    return Attributions(question.of(np.array(rows)), axis=axis, unit=name, **question.names(), **common)
+    return Attributions(
+        question.of(np.array(rows)),
+        axis=axis,
+        unit=name,
+        reach=question.reach(trace, stream),
+        **question.names(),
+        **common,
+    )
 
 
 def _unit(axis: TokenAxis, name: str) -> Unit:

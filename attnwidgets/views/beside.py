@@ -55,6 +55,7 @@ def beside(shown: Sequence[Attributions], title: str = "") -> Attributions:
         axis=first.axis,
         unit=first.unit,
         target=labels,
+        reach=_reaches(shown),
         residual=np.concatenate(residuals).tolist() if len(residuals) == len(shown) else None,
         map=_maps_beside([item.map for item in shown], labels, named),
         method=first.method,
@@ -64,6 +65,14 @@ def beside(shown: Sequence[Attributions], title: str = "") -> Attributions:
         warning="; ".join(dict.fromkeys(item.warning for item in shown if item.warning)),
         predictions=first.predictions,
     )
+
+
+def _reaches(shown: Sequence[Attributions]) -> list[int] | None:
+    """Return how many tokens each row was read from; None where that is all of every one."""
+    if all(item.reach is None for item in shown):
+        return None
+    every = [(len(item.axis),) * len(item.targets) if item.reach is None else item.reach for item in shown]
+    return [number for numbers in every for number in numbers]
 
 
 def _maps_beside(maps: Sequence[Any], labels: Sequence[str], title: str) -> Any:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     Codec = Literal["u8", "u8tri", "i8"]
 
+UNREAD = -128
+"""Signed code of what a row cannot read: no number, and no zero."""
+
 GAMMA = 0.5
 """Exponent of the companding; 1 / GAMMA decodes."""
 
@@ -28,7 +31,8 @@ def quantise(
     """Return the codes of values, as bytes (two's complement where signed).
 
     Args:
-        values: Any shape. Not-a-number becomes 0, what lies beyond the scale is clipped to it.
+        values: Any shape. Not-a-number becomes `UNREAD` where signed, else 0; what lies beyond the scale is
+            clipped to it.
         scale: The magnitude that takes the largest code; broadcast against `values`. 0 means all zero.
         signed: Codes -127..127 instead of 0..255.
     """
@@ -39,14 +43,16 @@ def quantise(
     )
     magnitude = np.rint(limit * np.sqrt(np.clip(np.abs(share) if signed else share, 0.0, 1.0)))
     if signed:
-        return np.asarray(np.copysign(magnitude, share).astype(np.int8).view(np.uint8))
+        codes = np.where(np.isnan(values), UNREAD, np.copysign(magnitude, share))
+        return np.asarray(codes.astype(np.int8).view(np.uint8))
     return np.asarray(magnitude, dtype=np.uint8)
 
 
 def dequantise(codes: NDArray[np.uint8], scale: float, *, signed: bool) -> NDArray[np.float32]:
     """Return the values that codes stand for: what the browser sees."""
     if signed:
-        share = codes.view(np.int8).astype(np.float32) / 127.0
+        signs = codes.view(np.int8).astype(np.float32)
+        share = np.where(signs == UNREAD, np.float32(np.nan), signs / 127.0)
         return np.asarray(np.sign(share) * np.abs(share) ** (1.0 / GAMMA) * scale, dtype=np.float32)
     return np.asarray((codes.astype(np.float32) / 255.0) ** (1.0 / GAMMA) * scale, dtype=np.float32)
 
@@ -66,10 +72,11 @@ def encode(
     Args:
         values: [query, key].
         scale: See `quantise`.
-        signed: Keep the sign.
+        signed: Keep the sign. What holds no number somewhere is written so in any case.
         causal: The map is triangular. It is packed (row by row, the diagonal included) only if it is
             square and nothing lies above the diagonal: words of many pieces can look ahead.
     """
+    signed = signed or bool(np.isnan(values).any())
     codes = quantise(values, scale, signed=signed)
     if signed:
         return codes.tobytes(), "i8"

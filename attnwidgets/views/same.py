@@ -50,3 +50,27 @@ def in_unit(explanation: Any, unit: str) -> Any:
     if unit == explanation.unit or unit not in units_of(explanation):
         return None
     return explanation.to(unit)
+
+
+def is_special(explanation: Any) -> bool:
+    """Return whether an explanation is not what its method says by itself: of another target, with options.
+
+    A menu's own entry of the method is then something else, and has the method's name as its key.
+    """
+    from attnwidgets.explanations.registry import methods
+
+    table = methods()
+    if explanation.method not in table:
+        return False
+    method = table[explanation.method]
+    if not {"target", "foil"} <= set(method.options):
+        return False
+    if is_attributions(explanation):
+        predictions = explanation.predictions
+        best = predictions.items[0].label if predictions is not None and predictions.items else None
+        if explanation.foil is not None or (best is not None and explanation.targets != (best,)):
+            return True
+    defaults = method.default_options()
+    chosen = explanation.provenance.get("options", {})
+    # What is None by default is found out by the method, and stands here as what was found.
+    return any(defaults.get(name) is not None and value != defaults[name] for name, value in chosen.items())

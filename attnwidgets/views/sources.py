@@ -64,14 +64,24 @@ class Source:
         method: Key the browser selects it by.
         unit: One of the explanation's available units.
         targets: Whether the method can be asked about another target.
+        whole: The attributions of which the explanation is what they say of every layer.
     """
 
-    def __init__(self, explanation: Any, method: str, unit: str, *, targets: bool = False) -> None:
+    def __init__(
+        self, explanation: Any, method: str, unit: str, *, targets: bool = False, whole: Any = None
+    ) -> None:
         self.explanation = explanation
         self.method = method
         self.unit = unit
         self.targets = targets
         self.attributions = is_attributions(explanation)
+        # What attributions say of a layer has their targets as rows, unless it is of every pair of tokens.
+        self.of_targets = self.attributions or (
+            whole is not None
+            and explanation.query != explanation.key
+            and len(explanation.query) == len(whole.targets)
+        )
+        self._whole = explanation if self.attributions else whole if self.of_targets else None
         self.stream: str = getattr(explanation, "stream", "") or "self"
         self.id = f"{method}/{unit}/{self.stream}"
         self.layers: tuple[int, ...] = (
@@ -142,7 +152,7 @@ class Source:
             "causal": self.causal,
             "signed": self.signed,
             "stochastic": self.stochastic,
-            "kind": "attributions" if self.attributions else "map",
+            "kind": "attributions" if self.of_targets else "map",
             "note": self._note(),
             "warning": str(getattr(self.explanation, "warning", "") or ""),
             "targets": self.targets,
@@ -178,9 +188,19 @@ class Source:
         held = self._aggregated()
         values = held.values if self.attributions else held.layer(layer)
         values = np.asarray(values, dtype=np.float32)
-        if self.attributions:
-            return np.atleast_2d(values)[None]
-        return values if self.heads is not None else values.reshape(1, *values.shape[-2:])
+        if self.heads is None:
+            values = values.reshape(1, *self.shape)
+        beyond = self._beyond()
+        # What comes after what a target was read from is no zero.
+        return values if beyond is None else np.asarray(np.where(beyond, np.float32(np.nan), values))
+
+    def _beyond(self) -> NDArray[np.bool_] | None:
+        """Return which cells [target, source] stand for sources that a target cannot read; None for none."""
+        whole = self._whole
+        if whole is None or getattr(whole, "reach", None) is None:
+            return None
+        found: NDArray[np.bool_] = whole.to(self.unit).beyond()
+        return found
 
     def matrix(self, layer: int, head: int | str) -> NDArray[np.float32]:
         """Return [query, key] of one layer and one head or reduction.

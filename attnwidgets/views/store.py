@@ -16,7 +16,7 @@ from attnwidgets.views.header import describe, looked_at
 from attnwidgets.views.jobs import Job, Jobs
 from attnwidgets.views.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.runtime import SharedModel
-from attnwidgets.views.same import divides, in_unit, same, units_of
+from attnwidgets.views.same import divides, in_unit, is_special, same, units_of
 from attnwidgets.views.sources import Source
 from attnwidgets.views.thumbnails import thumbnails
 
@@ -107,7 +107,7 @@ class TileStore(SharedModel):
             else:
                 whole = (k for one, k in zip(explanations, keys, strict=False) if _says(one, explanation))
                 parent = next(whole, None)
-                key = by_layer(parent) if parent else self._new_key(str(found.method), _stream(found))
+                key = by_layer(parent) if parent else self._new_key_of(found)
             keys.append(key)
             self._hold(key, holder)
             entry = (askable or {}).get(method_of(key))
@@ -147,8 +147,10 @@ class TileStore(SharedModel):
         shown = [name for name in offered if divides(explanation, name)]
         for unit in [name for name in offered if name in units] or shown[: 1 if units else None]:
             asked = base_of(key) in self._askable
+            about = (s.explanation for s in self.sources() if by_layer(s.method) == key)
+            whole = next((one for one in about if _stream(one) == _stream(explanation)), None)
             with self._lock:
-                source = Source(explanation, key, unit, targets=asked)
+                source = Source(explanation, key, unit, targets=asked, whole=whole)
                 self._sources.setdefault(source.id, source)
 
     def release(self, holder: str) -> None:
@@ -185,9 +187,12 @@ class TileStore(SharedModel):
             self._menu[key] = entry  # what failed may be chosen again
         return key
 
-    def _new_key(self, name: str, *streams: str) -> str:
+    def _new_key_of(self, explanation: Any) -> str:
+        return self._new_key(str(explanation.method), _stream(explanation), bare=not is_special(explanation))
+
+    def _new_key(self, name: str, *streams: str, bare: bool = True) -> str:
         # A key never comes to mean other numbers: browsers keep tiles by it.
-        key, number = name, 1
+        key, number = (name, 1) if bare else (f"{name}#2", 2)
         while any((key, stream) in self._used for stream in streams):
             number += 1
             key = f"{name}#{number}"

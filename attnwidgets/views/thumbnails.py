@@ -71,7 +71,9 @@ def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
         if layer not in ready:
             scales.append([])
             continue
-        values = pool(padded(source, layer), rows, cols)
+        # What a row does not read is no peak.
+        known = np.nan_to_num(padded(source, layer), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        values = pool(known, rows, cols)
         # What is no finite number has no place on a scale.
         scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
         scales.append([float(value) for value in scale])

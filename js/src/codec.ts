@@ -3,8 +3,12 @@ import type { Codes, ThumbSheet, Tile } from "./context.ts";
 import { withinError } from "./numbers.ts";
 import type { Thumbs, TileMeta } from "./wire.ts";
 
-/** The code of what a filter leaves out, which is no zero. */
+/** The code of what a filter leaves out, or what a row cannot read: no zero. */
 export const HIDDEN = 256;
+/** The same as it travels, of signed codes. */
+const UNREAD = -128;
+/** What is said of it. */
+export const LATER = "comes later";
 
 /** Bytes of one encoded tile. */
 export function encodedLength(meta: TileMeta): number {
@@ -39,7 +43,7 @@ export function codeError(code: number, top: number, gamma: number, scale: numbe
 /** Largest |code|. */
 export function peakCode(codes: Codes): number {
   let top = 0;
-  for (const code of codes) top = Math.max(top, Math.abs(code));
+  for (const code of codes) if (code !== HIDDEN) top = Math.max(top, Math.abs(code));
   return top;
 }
 
@@ -61,7 +65,8 @@ export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
   // A copy: the message's buffer may be shared with other tiles and would be kept alive whole.
   const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice();
   const isSigned = codec === "i8";
-  const codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, rows) : raw;
+  let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, rows) : raw;
+  if (isSigned && codes.includes(UNREAD)) codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
   const top = isSigned ? 127 : 255;
   const values = valueTable(isSigned, gamma, scale);
   const codeAt = (row: number, col: number): number => codes[row * cols + col] ?? 0;
@@ -71,9 +76,13 @@ export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
     rows,
     cols,
     codes,
-    value: (row, col) => values[codeAt(row, col) & 255] as number,
+    value(row, col) {
+      const code = codeAt(row, col);
+      return code === HIDDEN ? Number.NaN : (values[code & 255] as number);
+    },
     text(row, col) {
       const code = codeAt(row, col);
+      if (code === HIDDEN) return LATER;
       return withinError(decodeCode(code, top, gamma, scale), codeError(code, top, gamma, scale));
     },
     peak() {

@@ -2,7 +2,7 @@
  * What a view leaves out of its maps, and how it colours them. It acts on the decoded values in the browser; what is left
  * out is not a number, never a zero.
  */
-import { codeError, HIDDEN, valueTable } from "./codec.ts";
+import { codeError, HIDDEN } from "./codec.ts";
 import type { Tile, ViewContext } from "./context.ts";
 import { h } from "./dom.ts";
 import { withinError } from "./numbers.ts";
@@ -88,13 +88,12 @@ export function filteredTile(
   const { rows, cols } = tile;
   const { codec, gamma } = tile.meta;
   const isSigned = codec === "i8";
-  const table = valueTable(isSigned, gamma, tile.meta.scale);
   const values = new Float32Array(rows * cols);
   for (let r = 0; r < rows; r += 1) {
     const to = values.subarray(r * cols, (r + 1) * cols);
     if (drops(r)) to.fill(Number.NaN);
     else {
-      for (let c = 0; c < cols; c += 1) to[c] = table[(tile.codes[r * cols + c] as number) & 255] as number;
+      for (let c = 0; c < cols; c += 1) to[c] = tile.value(r, c);
       to.set(trimmed(to, special, filters, shares));
     }
   }

@@ -14,6 +14,7 @@ const KEYS: (keyof SelectionState)[] = [
   "pinned",
   "target",
   "foil",
+  "inside",
   "feature",
   "hover",
 ];
@@ -149,7 +150,10 @@ export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
  */
 export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];
-  const method = options.method ?? selection.get("method");
+  const whole = options.method ?? selection.get("method");
+  const layers = `${whole}:layers`;
+  const inside = selection.get("inside") && header.sources.some((s) => s.method === layers);
+  const method = inside ? layers : whole;
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
   if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");

@@ -195,6 +195,8 @@ export interface SelectionState {
   /** What the reader chose among the predictions, for methods that explain a target. */
   target: Outcome | null;
   foil: Outcome | null;
+  /** Attributions are shown inside the model: what they say of `layer`, instead of the input. */
+  inside: boolean;
   /** A feature of a sparse autoencoder. */
   feature: number | null;
   hover: Cell | null;
@@ -227,6 +229,14 @@ export interface ViewOptions {
   methods: string[];
   units: string[];
   filters: Partial<Filters>;
+}
+
+/** What a HeadView's options have besides. */
+export interface HeadViewOptions extends ViewOptions {
+  /** Heads shown; null: all. */
+  heads: number[] | null;
+  /** Of a pair of texts, whose pairs are shown: "all", or "A-B" for what the first reads in the second, ... */
+  between: string;
 }
 
 /** What a view leaves out of its maps, and how it colours them; "": as the view does by itself. */

@@ -68,13 +68,13 @@ test("a method of the menu is made for the chosen target; what is made already i
   const waiting = context(SOURCE, [PARIS, ROME]);
   chooseMethod(waiting.ctx, "ig");
   assert.deepEqual(waiting.made, ["ig@7-12"]);
-  assert.deepEqual(waiting.set, [{ method: "ig@7-12", target: PARIS, foil: ROME }]);
+  assert.deepEqual(waiting.set, [{ method: "ig@7-12", target: PARIS, foil: ROME, inside: false }]);
   const made = context(SOURCE, [PARIS, null], { ...LRP, targets: true });
   chooseMethod(made.ctx, "lrp");
-  assert.deepEqual(made.set, [{ method: "lrp", target: null, foil: null }]);
+  assert.deepEqual(made.set, [{ method: "lrp", target: null, foil: null, inside: false }]);
   const plain = context(LRP, [PARIS, null], SOURCE);
   chooseMethod(plain.ctx, "attention");
-  assert.deepEqual(plain.set, [{ method: "attention", target: PARIS, foil: null }]);
+  assert.deepEqual(plain.set, [{ method: "attention", target: PARIS, foil: null, inside: false }]);
 });
 
 test("of attributions, layers are those of what they say of every layer", () => {

@@ -24,6 +24,7 @@ const START: SelectionState = {
   pinned: null,
   target: null,
   foil: null,
+  inside: false,
   feature: null,
   hover: null,
 };

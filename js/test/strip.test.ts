@@ -49,7 +49,8 @@ test("text on the strip keeps a contrast of 4.5 on every shade, in both themes",
 
 test("signed values take two hues, centred on nothing at zero", () => {
   assert.equal(shade(0, "light", true), "");
-  assert.equal(shade(Number.NaN, "light", true), "");
+  assert.equal(shade(Number.NaN, "light", true), shade(Number.NaN, "light", false));
+  assert.notEqual(shade(Number.NaN, "light", true), "", "what is no number is no zero");
   const alpha = (css: string): string | undefined => css.match(/\/ ([\d.]+)\)/)?.[1];
   assert.notEqual(shade(0.5, "light", true), shade(-0.5, "light", true));
   assert.equal(alpha(shade(0.5, "light", true)), alpha(shade(-0.5, "light", true)));

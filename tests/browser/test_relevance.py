@@ -30,7 +30,10 @@ def explorer(lab):
 @pytest.fixture
 def asked(explorer, lab):
     """The Explorer in a running notebook, with relevance shown and nothing chosen."""
-    lab.do("s = explorer.selection; s.foil = None; s.target = None; s.method = 'lrp'; s.layer = 2")
+    lab.do(
+        "s = explorer.selection; s.foil = None; s.target = None; s.method = 'lrp'; s.inside = False; "
+        "s.layer = 2"
+    )
     explorer.get_by_role("combobox", name="method").get_by_text(
         "AttnLRP for 'positive'", exact=True
     ).wait_for()
@@ -106,9 +109,20 @@ def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):
     value = lab.ask(f"float(aw.lrp(trace).map.layer(5)[0, {at}])")
     assert said.startswith("layer 5: ≈ “wonderful”".replace("“", "\u2068“").replace("”", "”\u2069"))
     assert float(said.split()[-1]) == pytest.approx(value, rel=0.05)
+    # The text shows that layer, until it is asked for the input again.
+    lab.until("int(explorer.selection.inside)", 1)
+    title(asked).get_by_text("AttnLRP for 'positive', by layer", exact=True).wait_for()
+    back = layers.get_by_role("button", name="text: layer 5 · back to the input")
+    strip = asked.locator(".aw-strip-view .aw-readout")
+    assert float(strip.inner_text().split()[-1]) == pytest.approx(value, rel=0.05)
     plot.focus()
     lab.page.keyboard.press("ArrowUp")
     lab.until("explorer.selection.layer", 4)
+    assert layers.get_by_role("button").first.inner_text() == "text: layer 4 · back to the input"
+    lab.page.keyboard.press("Enter")
+    lab.until("int(explorer.selection.inside)", 0)
+    assert not back.is_visible()
+    asked.locator(".aw-strip-view .aw-line").get_by_text("of the target's").wait_for()
     asked.locator(".aw-strip-view .aw-tok", has_text="ending").hover()
     assert "ending" in layers.locator(".aw-labs-top > .aw-lab-over:visible").inner_text()
 

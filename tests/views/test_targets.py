@@ -185,6 +185,19 @@ def test_a_contrast_stands_beside_target_and_foil_with_the_same_numbers(classifi
     assert "conserved" in words["verdict"]
 
 
+def test_a_methods_name_means_what_its_menu_says_whatever_was_shown_before(classified):
+    asked = {"foil": "positive"}, {"rule": "cp_lrp"}, {"at": "block"}
+    shown = [aw.RelevanceMap(aw.lrp(classified, "negative", **options)) for options in asked]
+    assert [view.options["method"] for view in shown] == ["lrp#2", "lrp#3", "lrp#4"]
+    explorer = aw.Explorer(classified)
+    explorer.selection.method = "lrp"
+    source = next(s for s in explorer.store.sources() if s.method == "lrp")
+    assert source.explanation.target == "positive"
+    np.testing.assert_array_equal(source.explanation.values, aw.lrp(classified).values)
+    # What is the method's own answer is shared.
+    assert aw.RelevanceMap(aw.lrp(classified)).options["method"] == "lrp"
+
+
 def test_attributions_of_other_elements_are_not_laid_beside_each_other():
     one, other = (aw.Attributions([1.0] * n, axis=[str(i) for i in range(n)], target="t") for n in (2, 3))
     with pytest.raises(ValueError, match="the same elements"):

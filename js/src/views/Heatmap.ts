@@ -121,6 +121,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
     paintCells(new Uint32Array(image.data.buffer), matrix, table);
     show(image);
     flag(plot, "data-causal", whole.causal);
+    flag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     const pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };

@@ -1,7 +1,8 @@
 /** One row of a map in every layer: rows are layers, columns the tokens. Of attributions, the row of a target. */
 
+import { HIDDEN, LATER } from "../codec.ts";
 import { heatMap, lut } from "../colour.ts";
-import { density, fill, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
+import { density, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
 import { printed, roundUp } from "../numbers.ts";
 import type { Source } from "../wire.ts";
 import { createFigure } from "./figure.ts";
@@ -22,6 +23,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
   const { element, plot, crosshair, left, top, layout, show } = createFigure("layers by tokens");
   const title = h("b.title");
+  const back = h("button.button", { type: "button" });
   const readout = createReadout();
   const scale = createScale(signal, true, () => draw());
   let width = 0;
@@ -32,7 +34,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
 
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
-  fill(root, title, element, ...readout.elements, scale.element);
+  fill(root, h("div.row", title, back), element, ...readout.elements, scale.element);
 
   /** Whether rows are targets, and not tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
@@ -60,7 +62,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const key = ctx.axisOf(source.key);
     const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(source))}`;
     put(title, `${plural(source.unit)} in every layer, ${about}`);
-    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}.`;
+    back.hidden = !inside() || source.layers.length < 2;
+    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or as it is at the input.`;
     rows = layers.map(read);
     if (width <= 0) return;
     const name = [source.id, width, ctx.options.indexBase, key.labels].join("|");
@@ -75,10 +78,11 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const paint = ({ signed }: Source, cols: number): void => {
     const high = rows.length;
     const end = roundUp(Math.max(...rows.map((values) => peak(values ?? []))));
-    const codes = new Int8Array(high * cols);
+    const codes = new Int16Array(high * cols).fill(HIDDEN); // what is not here, or is not read, is no zero
     rows.forEach((values, r) => {
       values?.forEach((value, c) => {
-        codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(Math.abs(value) / end));
+        if (Number.isNaN(value)) return;
+        codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(Math.abs(value) / (end || 1)));
       });
     });
     const range = [signed ? -end : 0, end] as const;
@@ -89,12 +93,12 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const pixels = new Uint32Array(image.data.buffer);
     const matrix = { codes, start: 0, rows: high, cols, causal: false };
     paintFrame(pixels, dots, { x: 0, y: 0, width: dots, height: high }, matrix, table);
-    let missing = 0;
-    rows.forEach((values, r) => {
-      if (values) return;
-      missing += 1;
-      pixels.fill(0, r * dots, (r + 1) * dots); // what is not here is no zero
-    });
+    const missing = rows.filter((values) => !values).length;
+    flag(
+      plot,
+      "data-holes",
+      rows.some((values) => values?.some(Number.isNaN)),
+    );
     show(image);
     const words = `one scale for all layers${missing ? `; ${missing} yet to be computed` : ""}`;
     scale.show({ map, range, words, button: null });
@@ -105,17 +109,21 @@ export const renderLayerMap = view((ctx, root, signal) => {
     if (!size) return;
     const { source, layer } = ctx.layered();
     const at = source.layers.indexOf(layer);
+    put(back, `text: layer ${ctx.layerName(layer)} · back to the input`);
     const [row, key] = spot ?? [at, ctx.cell("hover")?.key ?? -1];
     crosshair.move(size, { unit: "", query: spot ? row : -1, key }, { unit: "", query: at, key: -1 });
     left.mark(row, at);
     top.mark(key, -1);
     const values = rows[row] ?? new Float32Array();
     const word = (i: number): string => `${nameOf(ctx, source.key, i)} ${printed(values[i] ?? Number.NaN, false)}`;
-    const most = [...values.keys()].sort((a, b) => Math.abs(values[b] ?? 0) - Math.abs(values[a] ?? 0)).slice(0, 3);
+    const sizeOf = (i: number): number => Math.abs(values[i] as number) || 0;
+    const most = [...values.keys()].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, 3);
     const what = !values.length
       ? "yet to be computed, click to open it"
       : key >= 0
-        ? `≈ ${word(key)}`
+        ? Number.isNaN(values[key])
+          ? `${nameOf(ctx, source.key, key)}: ${LATER}`
+          : `≈ ${word(key)}`
         : `largest ≈ ${most.map(word).join(", ")}`;
     readout.show(
       `layer ${ctx.layerName(source.layers[row] as number)}: ${what}`,
@@ -138,16 +146,34 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const key = Math.max(0, Math.min(size.cols - 1, (spot?.[1] ?? -1) + keys));
     hover([source.layers.indexOf(layer), key]);
   };
+  /** Whether the text shows a layer, and not the input. */
+  const inside = (): boolean => ctx.source() === ctx.layered().source;
+
+  /** Show the text as it is in a layer; the layer that it shows already gives way to the input again. */
+  const open = (row: number): void => {
+    const { source, layer: now, head } = ctx.layered();
+    const layer = source.layers[row] as number;
+    if (inside() && layer === now) {
+      close();
+      return;
+    }
+    // Of what has a row for every token, the row that stands here.
+    const pinned = { unit: source.unit, query: rowShown(source), key: -1 };
+    selection.set({ layer, inside: true, ...(ofTargets(source) ? {} : { pinned }) });
+    tiles.request(source.id, layer, head);
+  };
+  const close = (): void => {
+    const method = selection.get("method").replace(":layers", "");
+    selection.set({ method, inside: false, ...(ofTargets(ctx.layered().source) ? {} : { pinned: null }) });
+  };
+  on(back, signal, { click: close });
   on(plot, signal, {
     pointermove: (event) => hover(find(event)),
     pointerleave: () => hover(null),
     blur: () => hover(null),
     click(event) {
-      const { source, head } = ctx.layered();
-      const layer = source.layers[find(event)?.[0] ?? -1];
-      if (layer === undefined) return;
-      selection.set({ layer });
-      tiles.request(source.id, layer, head);
+      const row = find(event)?.[0] ?? -1;
+      if (row >= 0) open(row);
     },
   });
   keyboard(plot, signal, {
@@ -156,6 +182,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     ArrowDown: step(1, 0),
     ArrowLeft: step(0, -1),
     ArrowRight: step(0, 1),
+    Enter: () => open(ctx.layered().source.layers.indexOf(ctx.layered().layer)),
   });
   watchWidth(
     root,

@@ -1,14 +1,15 @@
 /** Attributions in one output: targets by sources, the text, and what every layer says of it. */
 
 import { fill, h } from "../dom.ts";
+import { filterPlace } from "../filters.ts";
 import { createHeading, only, view } from "./frame.ts";
 import { renderHeatmap } from "./Heatmap.ts";
 import { renderLayerMap } from "./LayerMap.ts";
-import { plural } from "./steps.ts";
+import { plural, whereWords } from "./steps.ts";
 import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderRelevanceMap = view((ctx, root) => {
-  const heading = createHeading(ctx);
+  const heading = createHeading(ctx, filterPlace(ctx));
   const [map, strip, layers] = [h("div.panel"), h("div.panel"), h("div.panel")];
   root.classList.add("aw-relevance");
   root.role = "group";
@@ -16,7 +17,8 @@ export const renderRelevanceMap = view((ctx, root) => {
   const inner = ctx.child({ title: "" });
   const update = (): void => {
     const source = ctx.source();
-    root.ariaLabel = heading.show(plural(source.unit));
+    const where = source.layers.length > 1 ? `${whereWords(ctx)} · ` : "";
+    root.ariaLabel = heading.show(where + plural(source.unit));
     map.hidden = !hasManyTargets(ctx);
     layers.hidden = ctx.layered().source.layers.length < 2;
   };

@@ -4,6 +4,7 @@
  * a tab each.
  */
 
+import { LATER } from "../codec.ts";
 import type { Tile, ViewContext } from "../context.ts";
 import { atEnd, fill, flag, h, on, put, quoted } from "../dom.ts";
 import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../filters.ts";
@@ -222,7 +223,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
       const to = query >= 0 ? `${target} → ` : "";
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
-      if (isOut && Number.isNaN(value)) return `${name}: left out`;
+      if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
       return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${others(i)}`;
     };
     /** What the same element is to the other targets. */

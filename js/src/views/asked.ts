@@ -36,7 +36,11 @@ export function askedOf(ctx: ViewContext): Asked {
 
 /** Show a method, made where it is not here. */
 export function showMethod(ctx: ViewContext, method: string, [target, foil]: Asked): void {
-  ctx.tiles.make(method, ctx.resolved().layer, () => ctx.signal.aborted || ctx.selection.set({ method, target, foil }));
+  ctx.tiles.make(
+    method,
+    ctx.resolved().layer,
+    () => ctx.signal.aborted || ctx.selection.set({ method, target, foil, inside: false }),
+  );
 }
 
 /** Show a method of the menu: about the chosen target where it is yet to be made and takes one. */

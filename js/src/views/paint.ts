@@ -76,14 +76,14 @@ export function paintFrame(pixels: Uint32Array, stride: number, frame: Frame, ma
       const c0 = Math.floor((px * cols) / width);
       const c1 = Math.max(c0 + 1, Math.floor(((px + 1) * cols) / width));
       if (causal && c0 > r1 - 1) continue;
-      let best = 0;
+      let best = HIDDEN;
       for (let r = r0; r < r1; r += 1) {
         for (let c = c0; c < c1; c += 1) {
           const code = codes[start + r * cols + c] as number;
-          if (Math.abs(code) > Math.abs(best)) best = code;
+          if (code !== HIDDEN && (best === HIDDEN || Math.abs(code) > Math.abs(best))) best = code;
         }
       }
-      pixels[(y + py) * stride + x + px] = lut[best & 255] as number;
+      if (best !== HIDDEN) pixels[(y + py) * stride + x + px] = lut[best & 255] as number;
     }
   }
 }

@@ -67,7 +67,7 @@ export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): stri
 
 /** "layer 3 (0–5) · head 3.7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
 export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
-  if (source.kind === "attributions") return source.kind;
+  if (source.kind === "attributions" && source.layers.length < 2) return source.kind;
   const names = source.layers.map((l) => ctx.layerName(l));
   const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
   const all = gapless || names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");

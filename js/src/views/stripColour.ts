@@ -33,9 +33,12 @@ export function opacity(t: number): number {
   return Math.min(1, Math.abs(t)) ** 0.8;
 }
 
-/** CSS colour of value `t` in [-1, 1] (the value divided by the top of the scale); "" where nothing is drawn. */
+/**
+ * CSS colour of value `t` in [-1, 1] (the value divided by the top of the scale); "" where nothing is drawn. What is no
+ * number is no zero.
+ */
 export function shade(t: number, theme: Theme, signed: boolean, palette = "", scale: Mode = "linear"): string {
-  if (!Number.isFinite(t) || t === 0) return "";
+  if (Number.isNaN(t)) return "rgb(128 128 128 / 0.2)";
   const alpha = opacity(place(Math.abs(t), [0, 1], scale));
   if (alpha < 0.004) return "";
   const [r, g, b] = end(theme, signed ? t : 0, palette);
@@ -49,7 +52,6 @@ export function shades(...look: Look): (t: number) => string {
   const made = new Map<number, string>();
   return (t) => {
     const level = Math.round(Math.max(-1, Math.min(1, t)) * LEVELS);
-    if (Number.isNaN(level)) return "";
     let css = made.get(level);
     if (css === undefined) {
       css = shade(level / LEVELS, ...look);
