@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from attnwidgets.sae.sae import SAE
     from attnwidgets.sae.stats import FeatureStats
     from attnwidgets.sae.steering import steer
+    from attnwidgets.statistics.free_attention import free_attention
+    from attnwidgets.statistics.head_importance import head_importance
     from attnwidgets.statistics.head_statistics import head_statistics
     from attnwidgets.statistics.induction import induction_score
     from attnwidgets.statistics.retrieval import retrieval_score
@@ -142,6 +144,8 @@ _HOMES = {
     "drop_tokens": "intervene.suppress",
     "suppress": "intervene.suppress",
     "interventions": "tracing.interventions",
+    "head_importance": "statistics.head_importance",
+    "free_attention": "statistics.free_attention",
     "randomized": "intervene.randomized",
     "SAE": "sae.sae",
     "sae_features": "sae.features",
@@ -233,9 +237,11 @@ __all__ = [
     "explain",
     "explore",
     "feature_stats",
+    "free_attention",
     "from_attentions",
     "from_qkv",
     "globenc",
+    "head_importance",
     "head_statistics",
     "hidden_token_attribution",
     "induction_score",

@@ -9,8 +9,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.borrow import unwrap
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,6 +19,7 @@ def fingerprint_of(model: Any) -> str:
     """Return a hash of a model's class, configuration, weights, buffers and the interventions in force."""
     import torch
 
+    from attnwidgets.tracing.borrow import unwrap
     from attnwidgets.tracing.interventions import said_of
 
     inner = unwrap(model)

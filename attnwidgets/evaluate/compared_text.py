@@ -22,7 +22,6 @@ from attnwidgets.evaluate.removal_metrics import METRICS as REMOVAL
 from attnwidgets.evaluate.single_removals import EPSILON, single_questions
 from attnwidgets.evaluate.single_removals import METRICS as SINGLES
 from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.explained import Explained
     from attnwidgets.evaluate.faithfulness import Plan
     from attnwidgets.explanations.target import Target
+    from attnwidgets.tracing.trace import Trace
 
     Asking = Generator[NDArray[np.bool_], Answers, Any]
 
@@ -99,7 +99,7 @@ def item_of(given: Any, number: int, asked: Asked) -> Item:
         TypeError: Where it is none.
     """
     place = f"dataset[{number}]"
-    if isinstance(given, Trace):
+    if hasattr(given, "stream_table"):
         item = Item("", trace=given)
     elif isinstance(given, str):
         item = Item(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from attnwidgets._errors import suggest
@@ -198,13 +199,14 @@ class _Edit(Intervention):
 
 def _matrix(given: Any, heads: Mapping[int, tuple[int, ...]]) -> Tensor:
     """Return a matrix [head or 1, query, key] of finite weights, none negative."""
-    found = torch.as_tensor(given).detach()
+    # A copy, since an array may be read-only and may be written to later.
+    found = torch.tensor(np.array(given)) if not isinstance(given, torch.Tensor) else given.detach().clone()
     counts = {len(own) for own in heads.values() if own}
     if found.dim() == _MAP:
         found = found[None]
     if found.dim() != _MAPS or (len(found) > 1 and counts != {len(found)}):
         message = (
-            f"to has shape {tuple(torch.as_tensor(given).shape)}; a matrix is [query, key], or "
+            f"to has shape {tuple(np.shape(given))}; a matrix is [query, key], or "
             f"[head, query, key] for the {'/'.join(map(str, sorted(counts)))} heads chosen."
         )
         raise ValueError(message)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attnwidgets.statistics.combining import averaged
 from attnwidgets.statistics.entropies import cls_entropy, entropy, relative_entropy
+from attnwidgets.statistics.free_attention import FreeAttention, effective_attention, free_attention
+from attnwidgets.statistics.head_importance import head_importance
 from attnwidgets.statistics.head_statistics import head_statistics
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
 from attnwidgets.statistics.masses import other_sentences, other_text, separators, special_tokens
@@ -14,6 +16,7 @@ from attnwidgets.statistics.statistic import Statistic, statistics
 from attnwidgets.statistics.table import HeadStatistics, RankedHead
 
 __all__ = [
+    "FreeAttention",
     "HeadStatistics",
     "RankedHead",
     "Sink",
@@ -23,8 +26,11 @@ __all__ = [
     "cls_entropy",
     "copied_share",
     "diagonal",
+    "effective_attention",
     "entropy",
     "first_token",
+    "free_attention",
+    "head_importance",
     "head_statistics",
     "induction_score",
     "inner_sink",
