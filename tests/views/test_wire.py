@@ -13,7 +13,19 @@ from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "CompareView", "NeuronView", "HeadView", "LayerProfile", "FlowView", "Explorer")
+VIEWS = (
+    "Heatmap",
+    "HeadGrid",
+    "TokenStrip",
+    "LayerSlider",
+    "RelevanceMap",
+    "CompareView",
+    "NeuronView",
+    "HeadView",
+    "LayerProfile",
+    "Predictions",
+    "FlowView", "Explorer",
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +67,8 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     view = aw.Explorer(given())
     header = view.store.header
     assert sorted(view.options) == sorted(interface(wire, "ViewOptions"))
+    own = interface(wire, "HeadViewOptions")
+    assert sorted(aw.HeadView(given()).options) == sorted([*view.options, *own])
     assert sorted(header) == sorted(interface(wire, "Header"))
     assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
     assert sorted(header["methods"][0]) == sorted(interface(wire, "Offer"))

@@ -1,6 +1,7 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
 import { fill, flag, h } from "../dom.ts";
+import { filterPlace } from "../filters.ts";
 import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
 import { renderHeatmap } from "./Heatmap.ts";
@@ -13,7 +14,7 @@ import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
 export const renderExplorer = view((ctx, root, signal) => {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
   const stream = createMenu("stream", signal, (name) => ctx.selection.set({ stream: name }));
-  const heading = createHeading(ctx, method.field, stream.field);
+  const heading = createHeading(ctx, method.field, stream.field, filterPlace(ctx));
   const panel = (): HTMLElement => h("div.panel");
   const [slider, map, strip, layers, grid, predictions] = [panel(), panel(), panel(), panel(), panel(), panel()];
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
@@ -41,7 +42,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     grid.hidden = source.layers.length * (source.heads?.length ?? 1) < 2;
     const attributed = source.kind === "attributions";
     map.hidden = attributed && !hasManyTargets(ctx);
-    layers.hidden = !attributed || ctx.layered().source === source;
+    layers.hidden = !attributed || ctx.layered().source.layers.length < 2;
     flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
   update();

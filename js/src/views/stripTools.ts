@@ -49,7 +49,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   fill(root, compact, underline, find);
 
   const paint = (): void =>
-    strip.paint(underline.ariaPressed === "true", (index) => [0, 1.5, 3][covered.get(index) ?? 0] as number);
+    strip.paint(underline.ariaPressed === "true", (index) => [0, 1, 2][covered.get(index) ?? 0] as number);
 
   const mark = (): void => {
     covered.clear();

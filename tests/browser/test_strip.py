@@ -1,0 +1,122 @@
+"""The strip's tools, the filters of every map, and the panel of predictions, by keyboard and by pointer."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import attnwidgets as aw
+
+TEXT = "The doctor met the nurse.\n\nThe electroencephalographer had not come."
+
+
+@pytest.fixture
+def page_of(open_page, tmp_path):
+    def make(view, **options):
+        page = open_page(aw.to_html(view, tmp_path / "page.html").as_uri(), **options)
+        page.locator(".aw-root > *").first.wait_for(state="attached")
+        return page
+
+    return make
+
+
+def painted(page, selector):
+    """Whether the pixels of a canvas are painted, and how many colours it has."""
+    return page.locator(selector).first.evaluate(
+        """c => {
+          const pixels = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+          const words = new Uint32Array(pixels.buffer);
+          return [[...words].filter(w => w === 0).length, new Set(words).size, words.length];
+        }"""
+    )
+
+
+def test_a_piece_of_the_text_is_found_by_keyboard(minilm, page_of):
+    page = page_of(aw.TokenStrip(aw.trace(*minilm, TEXT)))
+    assert page.locator(".aw-paragraph").count() == 1  # WordPiece has no line ends
+    page.locator(".aw-tok").first.focus()
+    page.keyboard.press("/")
+    page.keyboard.type("the ")
+    count = page.locator(".aw-find output")
+    assert count.inner_text() == "1 of 3"
+    page.keyboard.press("Shift+Enter")
+    assert count.inner_text() == "3 of 3"
+    page.get_by_label("find in the text").fill("enceph")
+    assert count.inner_text() == "1 of 1"  # over the pieces of one word
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "##ence"
+    page.keyboard.press("Enter")
+    assert "row of query" in page.locator(".aw-strip-view").inner_text()
+    page.get_by_label("find in the text").fill("nowhere")
+    assert count.inner_text() == "not found"
+
+
+def test_a_strip_is_read_by_any_unit_densely_and_underlined(minilm, page_of):
+    page = page_of(aw.TokenStrip(aw.trace(*minilm, TEXT)))
+    canvas = ".aw-underlay canvas"
+    empty, _, _ = painted(page, canvas)
+    page.get_by_role("button", name="underline").click()
+    assert painted(page, canvas)[0] > 1.5 * empty
+    high = page.locator(".aw-strip").bounding_box()["height"]
+    page.get_by_role("button", name="compact").click()
+    assert page.locator(".aw-strip").bounding_box()["height"] < high
+    top = page.locator(".aw-ramp + span")
+    before = float(top.inner_text())
+    page.get_by_label(re.compile("^colour intensity")).fill("1")
+    shown, largest = re.fullmatch(r"([\d.]+) and more \(largest ([\d.]+)\)", top.inner_text()).groups()
+    assert (float(shown), float(largest)) == (pytest.approx(before / 2, rel=0.05), before)
+    page.get_by_role("radio", name="tokens").focus()
+    for unit, count in (("words", 14), ("sentences", 4), ("paragraphs", 4)):
+        page.keyboard.press("ArrowRight")
+        assert page.get_by_role("radio", name=unit).is_checked()
+        assert page.locator(".aw-tok").count() == count
+
+
+def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
+    page = page_of(aw.Heatmap(aw.trace(*minilm, "the cat sat on the mat"), layer=2, head=1))
+    assert painted(page, ".aw-cells")[0] == 0
+    page.locator("summary").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("special tokens").select_option("hide")
+    note = page.locator(".aw-filters .aw-note")
+    assert "rows sum to less than 1" in note.inner_text()
+    empty, _, cells = painted(page, ".aw-cells")
+    assert (empty, cells) == (8 * 8 - 6 * 6, 64)
+    page.get_by_label("special tokens").select_option("renormalise")
+    assert "divided by its sum" in note.inner_text()
+    page.keyboard.press("Escape")
+    assert not page.locator("details").evaluate("d => d.open")
+    box = page.locator(".aw-plot").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 16, box["y"] + box["height"] / 2)
+    assert "[CLS]" in page.locator(".aw-readout").inner_text()
+    assert "left out" in page.locator(".aw-readout").inner_text()
+    page.locator("summary").click()
+    page.get_by_role("button", name="show everything").click()
+    assert note.inner_text() == ""
+    assert painted(page, ".aw-cells")[0] == 0
+
+
+def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_of, shots):
+    trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
+    page = page_of(aw.Predictions(trace))
+    first = page.locator(".aw-predictions .aw-value").first
+    probability = trace.predictions()[0].probability
+    assert float(first.inner_text().split()[0]) == pytest.approx(100 * probability, abs=0.06)
+    page.get_by_label("temperature").fill("2")
+    warm = (trace.logits[-1].double() / 2).softmax(-1)
+    assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(warm.max()), abs=0.06)
+    page.get_by_label("top k").fill("3")
+    kept = warm.topk(3).values
+    assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(kept[0] / kept.sum()), abs=0.06)
+    assert "drawn from 3 of" in page.locator(".aw-predicts").inner_text()
+    page.get_by_label("temperature").fill("0")
+    assert first.inner_text() == "100.0 %"
+    page.locator(".aw-section .aw-tok").nth(2).hover()
+    bits = aw.surprisal(trace).values[2]
+    said = page.locator(".aw-section .aw-readout").inner_text()
+    assert float(re.search(r"([\d.]+) bits", said)[1]) == pytest.approx(bits, rel=1e-3)
+    page.get_by_text("continuations").click()
+    page.get_by_role("button", name="write").click()
+    page.get_by_text("kernel").first.wait_for()
+    page.screenshot(path=shots / "predictions.png", full_page=True)
