@@ -10,8 +10,8 @@ from attnwidgets.compat.display import check_action, handed_over
 from attnwidgets.explanations.attention import attention as attention_map
 from attnwidgets.export.bertviz import to_bertviz
 from attnwidgets.tracing.given import from_attentions
-from attnwidgets.views.explorer import Explorer
 from attnwidgets.views.head_grid import HeadGrid
+from attnwidgets.views.head_view import HeadView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["head_view", "model_view", "to_bertviz"]
 
 _MODES = ("dark", "light")
-_HEAD_VIEW = Explorer
+_HEAD_VIEW = HeadView
 _MODEL_VIEW = HeadGrid
 
 
@@ -80,8 +80,10 @@ def head_view(
     )
     if layer is not None and include_layers is not None and layer not in include_layers:
         raise ValueError(f"layer {layer} is not in include_layers: {list(include_layers)}")
-    chosen = None if heads is None or not len(heads) else int(heads[0])
-    return handed_over(_HEAD_VIEW(_maps(trace, include_layers, None), layer=layer, head=chosen), html_action)
+    chosen = [] if heads is None else [int(head) for head in heads]
+    first = chosen[0] if chosen else None
+    view = _HEAD_VIEW(_maps(trace, include_layers, None), layer=layer, head=first, heads=chosen)
+    return handed_over(view, html_action)
 
 
 def model_view(

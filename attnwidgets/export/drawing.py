@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import colormaps, font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from attnwidgets.export.labels import cells, printable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_LABELS = 80  # more rows than this get numbers instead of words
 _SRGB_KNEE = 0.04045  # below it sRGB is linear
+_DECADES = 4  # shown by a logarithmic scale
 _EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 FONTS = (
     "DejaVu Sans",
@@ -94,8 +95,12 @@ def colour_scale(
     vmin: float | None,
     vmax: float | None,
     text: bool = False,
+    scale: str = "linear",
 ) -> tuple[Colormap, Normalize]:
-    """Return colours and their range: from zero for shares, centred on zero for signed values."""
+    """Return colours and their range: from zero for shares, centred on zero for signed values.
+
+    `scale` is "linear", "sqrt" or "log" (four decades below the largest), the same on both sides of zero.
+    """
     finite = values[np.isfinite(values)]
     largest = float(np.abs(finite).max()) if finite.size else 0.0
     top = vmax if vmax is not None else largest or 1.0
@@ -107,7 +112,21 @@ def colour_scale(
                 "aw-text", ["#ffffff", "#c7dcf0", "#5b9fd0", "#0b4a8f"]
             ), Normalize(bottom, top)
     colours = colormaps[cmap] if isinstance(cmap, str) else cmap
-    return colours, Normalize(bottom, top)
+    if scale == "linear":
+        return colours, Normalize(bottom, top)
+    least = top * 10.0**-_DECADES
+
+    def forward(value: NDArray[np.floating]) -> NDArray[np.floating]:
+        if scale == "sqrt":
+            return np.asarray(np.sign(value) * np.sqrt(np.abs(value)))
+        return np.asarray(np.sign(value) * np.log10(np.maximum(np.abs(value), least) / least))
+
+    def back(place: NDArray[np.floating]) -> NDArray[np.floating]:
+        if scale == "sqrt":
+            return np.asarray(np.sign(place) * np.square(place))
+        return np.asarray(np.sign(place) * least * 10.0 ** np.abs(place))
+
+    return colours, FuncNorm((forward, back), bottom, top)
 
 
 def ink_on(colour: Any) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _THUMBNAIL = 48
 _MAX_TOKENS = 1200  # a page of text; matplotlib takes a second for it
+_UNREAD = (0.88, 0.88, 0.88, 1.0)  # of what a target cannot read
 _FEW = 4  # so many thumbnails a row may be large
 _PNG_BUDGET = 2**23  # values that the fallback may read (or compute) to draw its grid
 
@@ -86,10 +87,11 @@ def plot(
     if isinstance(explanation, Attributions):
         chosen = explanation if target is None else explanation.select(target)
         return strip(
-            np.atleast_2d(chosen.values),
+            np.where(chosen.beyond(), np.nan, np.atleast_2d(chosen.values)),
             chosen.labels,
             names=chosen.targets,
             title=title or chosen.title,
+            signed=chosen.signed,
             **style,
         )
     if not isinstance(explanation, MixingMap):
@@ -134,6 +136,7 @@ def heatmap(
     cmap: str | Colormap | None = None,
     vmin: float | None = None,
     vmax: float | None = None,
+    scale: str = "linear",
     ax: Axes | None = None,
 ) -> Figure:
     """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour scale beside it."""
@@ -145,7 +148,7 @@ def heatmap(
         side_of(rows) + length_of(key_labels, size) + 0.8,
     )
     axes = figure.add_subplot() if ax is None else ax
-    colours, norm = colour_scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax)
+    colours, norm = colour_scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax, scale=scale)
     image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -223,8 +226,11 @@ def strip(
     vmin: float | None = None,
     vmax: float | None = None,
     ax: Axes | None = None,
+    signed: bool = False,
 ) -> Figure:
     """Return text highlighted by values [row, token], one paragraph a row; signed values diverge.
+
+    What is no number is grey.
 
     Of a very long text the beginning is drawn, and the heading says so.
     """
@@ -235,7 +241,7 @@ def strip(
         values, labels = values[:, :shown_tokens], labels[:shown_tokens]
     size, line = 9.0, 1.75
     colours, norm = colour_scale(
-        values, signed=bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, text=True
+        values, signed=signed or bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, text=True
     )
     shown = [printable(label) or "·" for label in labels]
     boxes: list[FancyBboxPatch] = []
@@ -251,7 +257,7 @@ def strip(
             width = cells(label) + 0.8
             if x and x + width > columns:
                 x, y = 0.0, y + line
-            colour = colours(norm(value))
+            colour = colours(norm(value)) if np.isfinite(value) else _UNREAD
             boxes.append(
                 FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
             )

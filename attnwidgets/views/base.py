@@ -168,6 +168,10 @@ class View(anywidget.AnyWidget):
         """Return, and check, the options that only this view has; called when what it shows is known."""
         return {}
 
+    def _readers(self) -> dict[str, Any]:
+        """Return the options that the reader changes, as they are now."""
+        return {name: self.options[name] for name in ("filters", *self._own_options())}
+
     def _topics(self) -> Mapping[str, Topic]:
         """Return what this view's browser side may ask; called once, at the end of `__init__`."""
         return {}
@@ -253,7 +257,7 @@ class View(anywidget.AnyWidget):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
-        self.options = self._options | {"filters": self.options["filters"]}  # those are the reader's
+        self.options = self._options | self._readers()
 
     @property
     def name(self) -> str:
@@ -319,7 +323,7 @@ class View(anywidget.AnyWidget):
         with self.hold_trait_notifications():
             self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
             self.store, self.selection = traits["store"], traits["selection"]
-            self.options = self._options | {"filters": self.options["filters"]}
+            self.options = self._options | self._readers()
         self.open()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
@@ -345,6 +349,25 @@ class View(anywidget.AnyWidget):
         return f"{self._VIEW}({self._explanations[0]!r})"
 
     # -- leaving -----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, dpi: int = 200) -> Path:
+        """Write what this view shows now as a figure: the layer, head and pinned cell selected, the filters.
+
+        No browser is needed. For papers: a PDF keeps its fonts, and labels are never read as formulas.
+        There are figures of Heatmap, HeadGrid, TokenStrip and HeadView; every view has a button that saves
+        exactly what is on the page.
+
+        Args:
+            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+            dpi: Dots per inch of a PNG.
+
+        Raises:
+            TypeError: There is no figure of such a view.
+            ValueError: Another ending.
+        """
+        from attnwidgets.export.saving import save_view
+
+        return save_view(self, path, dpi=dpi)
 
     def to_html(
         self,

@@ -66,7 +66,8 @@ class HeadView(View):
         axis = getattr(main, "query", None)
         if self._between != "all" and (axis is None or not any(axis.segment)):
             raise ValueError(f"between={self._between!r} is for a pair of texts, and this input is one text.")
-        return {"heads": [int(head) for head in self._heads], "between": self._between}
+        heads = [int(head) for head in self._heads]
+        return {"heads": heads or None, "between": self._between}
 
     def _topics(self) -> Mapping[str, Topic]:
         return {"token": Topic(self._token)}

@@ -234,3 +234,44 @@ test("the cache forgets what was used longest ago and stays within its bytes", (
   lru.set("big", "big", 500);
   assert.deepEqual([lru.get("big"), lru.get("a")], ["big", undefined]);
 });
+
+test("several heads of a layer come in one message, and those that do not fit are asked for again", () => {
+  store.requestHeads(ID, 1, [0, 1, 2, 3]);
+  const request = kernel.last;
+  assert.deepEqual([request.kind, "heads" in request && request.heads], ["layer", [0, 1, 2, 3]]);
+  const meta = { source: ID, layer: 1, rows: 2, cols: 2, codec: "u8" as const, gamma: 0.5, scale: 1, length: 4 };
+  const tiles = [0, 1].map((head) => ({ ...meta, head, offset: 4 * head }));
+  const refused = [{ head: 3, message: "no head 3" }];
+  kernel.reply({ kind: "layer", id: request.id, source: ID, layer: 1, tiles, refused }, new Uint8Array(8).fill(255));
+  assert.deepEqual(
+    [0, 1, 2].map((head) => store.get(ID, 1, head)?.value(1, 1)),
+    [1, 1, undefined],
+  );
+  assert.equal(store.failure(ID, 1, 3), "no head 3");
+  const before = kernel.sent.length;
+  store.requestHeads(ID, 1, [0, 1, 3]); // here, or refused: nothing is asked
+  assert.equal(kernel.sent.length, before);
+  store.requestHeads(ID, 1, [2]);
+  assert.equal(kernel.sent.length, before + 1);
+});
+
+test("a message of several heads that was cut is an error, not a picture", () => {
+  store.requestHeads(ID, 1, [0]);
+  const tiles = [
+    {
+      source: ID,
+      layer: 1,
+      head: 0,
+      rows: 2,
+      cols: 2,
+      codec: "u8" as const,
+      gamma: 0.5,
+      scale: 1,
+      offset: 4,
+      length: 4,
+    },
+  ];
+  kernel.reply({ kind: "layer", id: kernel.last.id, source: ID, layer: 1, tiles, refused: [] }, new Uint8Array(6));
+  assert.equal(store.get(ID, 1, 0), undefined);
+  assert.match(store.failure(ID, 1) ?? "", /cut/);
+});

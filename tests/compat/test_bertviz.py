@@ -142,6 +142,7 @@ def test_a_documented_call_shows_the_same_numbers(theirs, sentence_of_minilm, na
         assert view.selection.layer == options["layer"] == page["layer"]
     if "heads" in options:
         assert view.selection.head == options["heads"][0]
+        assert view.options["heads"] == options["heads"]
 
 
 def test_a_pair_knows_its_second_text(theirs, pair_of_minilm):
@@ -191,6 +192,10 @@ def test_tokens_are_shown_as_text_or_as_they_are_spelled():
     assert labels[1] == ["ĠThe", "Ġcat", "Ċ"]
     assert labels[0][1].endswith("cat")
     assert "Ġ" not in "".join(labels[0])
+
+
+def test_the_head_view_is_the_view_of_that_name(sentence_of_minilm):
+    assert ours.head_view(*sentence_of_minilm).name == "HeadView"
 
 
 def test_returned_html_is_a_page_of_its_own(sentence_of_minilm):

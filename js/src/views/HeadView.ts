@@ -5,7 +5,7 @@
 import type { Change } from "../context.ts";
 import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../dom.ts";
 import { filterPlace, filtersOf } from "../filters.ts";
-import type { Axis, Cell, HeadKey, ViewOptions } from "../wire.ts";
+import type { Axis, Cell, HeadKey, HeadViewOptions } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { createBeyond } from "./headBeyond.ts";
 import { createChips } from "./headChips.ts";
@@ -20,13 +20,6 @@ import { textWidth } from "./labels.ts";
 import { createSegments } from "./segments.ts";
 import { headAddress, moveLayer, plural, streamsOf, whereWords } from "./steps.ts";
 
-/** What a HeadView's options have besides those of every view. */
-export interface HeadViewOptions extends ViewOptions {
-  /** Heads shown at first; empty: all. */
-  heads: number[];
-  between: Between;
-}
-
 const BUDGETS = [200, 1000, 3000];
 const TALLEST = 560;
 const SIDES = ["query", "key"] as const;
@@ -39,7 +32,12 @@ const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && 
 
 export const renderHeadView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const own = ctx.options as HeadViewOptions;
+  const own = () => ctx.options as HeadViewOptions;
+  /** Change them, and tell Python. */
+  const keep = (values: Partial<HeadViewOptions>): void => {
+    ctx.model.set("options", { ...ctx.model.get("options"), ...values });
+    ctx.model.save_changes();
+  };
   const stream = h("select.button", { "aria-label": "stream" });
   const heading = createHeading(ctx, stream, filterPlace(ctx));
   const slider = h("div");
@@ -47,7 +45,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   everything.title = "Without a token looked at, show the strongest lines of all tokens";
   const choices = BUDGETS.map((most) => h("option", { value: String(most) }, `≤ ${most.toLocaleString("en")} lines`));
   const budget = h("select.button", { "aria-label": "most lines" }, ...choices);
-  const between = createSegments<Between>("texts", BETWEEN, signal, () => update(NOTHING));
+  const between = createSegments<Between>("texts", BETWEEN, signal, () => keep({ between: between.value() }));
   const canvas = h("canvas.hv-canvas");
   const busy = h("div.busy");
   const lines = createLines(canvas);
@@ -63,9 +61,6 @@ export const renderHeadView = view((ctx, root, signal) => {
   const caption = h("div.line");
   const numbers = createNumbers(ctx, signal, () => point());
 
-  /** Heads that are not shown. */
-  const off = new Set<HeadKey>();
-  let begun = false;
   let alone = false;
   let overHead = -1;
   let showsAll = true;
@@ -81,18 +76,15 @@ export const renderHeadView = view((ctx, root, signal) => {
   const widths = new WeakMap<Axis, number>();
 
   budget.value = "1000";
-  between.choose(own.between ?? "all");
   root.classList.add("aw-headview");
   const choose = (shown: (head: number, place: number) => boolean, isAlone = false): void => {
     alone = isAlone;
-    ctx.source().heads?.forEach((head, place) => {
-      if (shown(head, place)) off.delete(head);
-      else off.add(head);
-    });
-    update(NOTHING);
+    const all = ctx.source().heads ?? [];
+    const chosen = all.filter(shown);
+    keep({ heads: chosen.length < all.length ? chosen : null });
   };
   const chips = createChips(signal, {
-    toggle: (at) => choose((head, place) => off.has(head) === (place === at)),
+    toggle: (at) => choose((head, place) => heads.includes(head) !== (place === at)),
     solo(at) {
       const head = ctx.source().heads?.[at];
       if (head === undefined) return;
@@ -278,9 +270,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     const kind = source.kind === "attributions" ? ["target", "source"] : ["query", "key"];
     const where = `${whereWords(ctx, { ...at, head: "-" })} · ${plural(source.unit)}, ${kind.join(" → ")}`;
     const title = heading.show(where);
-    plot.ariaLabel =
-      `${title}, ${where}. Up and down arrows move the token looked at, left and right change the side, ` +
-      "Enter pins it, Escape unpins, Page Up and Page Down change the layer.";
+    plot.ariaLabel = `${title}, ${where}. ${KEYS}`;
     const streams = ctx.options.stream ? [] : streamsOf(ctx.header(), source.method);
     stream.hidden = streams.length < 2;
     if (stream.childElementCount !== streams.length) {
@@ -301,7 +291,7 @@ export const renderHeadView = view((ctx, root, signal) => {
           title: `head ${headAddress(ctx, layer, head)}: click to show or hide, double-click for it alone`,
           colour,
           ink: colour && inkOn(colour),
-          on: !off.has(head),
+          on: heads.includes(head),
           current: head === current,
         };
       }),
@@ -385,17 +375,14 @@ export const renderHeadView = view((ctx, root, signal) => {
     const { source } = ctx.resolved();
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const all: HeadKey[] = source.heads ?? ["-"];
-    if (!begun && source.heads) {
-      begun = true;
-      if (own.heads?.length) for (const head of source.heads) if (!own.heads.includes(head)) off.add(head);
-    }
     // One head alone is the one that linked views show.
     const current = selection.get("head");
-    if (alone && changed.has("head") && all.includes(current)) {
-      for (const head of all) off.add(head);
-      off.delete(current);
+    if (alone && changed.has("head") && all.includes(current) && !heads.includes(current)) {
+      keep({ heads: [current as number] });
     }
-    heads = all.filter((head) => !off.has(head));
+    const chosen = source.heads && own().heads;
+    heads = all.filter((head) => !chosen || chosen.includes(head as number));
+    between.choose((own().between as Between | undefined) ?? "all");
     if (changed.has("options") || changed.has("header")) numbers.renew();
     if (width > 0) layOut(query, key);
     if (pairs) numbers.gather(heads, pairs);

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { decodeTile } from "../src/codec.ts";
+import type { Tile } from "../src/context.ts";
+import { headColour, inkOn } from "../src/views/headColours.ts";
+import { along, limited, pairsOf, relations, strongest } from "../src/views/headPairs.ts";
+import type { Axis } from "../src/wire.ts";
+
+const N = 6;
+const axis = (segment: number[]): Axis => ({
+  unit: "token",
+  labels: segment.map((_, i) => `t${i}`),
+  spans: null,
+  special: segment.map(() => 0),
+  segment,
+  boundary: null,
+  grid: null,
+});
+const ONE = axis([0, 0, 0, 0, 0, 0]);
+const PAIR = axis([0, 0, 0, 1, 1, 1]);
+
+/** A tile whose codes follow from `seed`, so that nothing is looked up. */
+function tile(seed: number, codec: "u8" | "i8" = "u8"): Tile {
+  const codes = Uint8Array.from({ length: N * N }, (_, i) => (i * 37 + seed * 101) % 256);
+  const meta = { source: "s", layer: 0, head: seed, rows: N, cols: N, codec, gamma: 0.5, scale: 1 };
+  const made = decodeTile(meta, new DataView(codes.buffer));
+  assert.ok(made);
+  return made;
+}
+
+test("a token's values are the tile's, along a row or a column, negative ones too", () => {
+  const pairs = pairsOf(ONE, ONE, "all", false);
+  for (const one of [tile(1), tile(2, "i8")]) {
+    const wanted = [...Array(N).keys()];
+    assert.deepEqual(
+      [...along(one, pairs, "query", 2)],
+      wanted.map((col) => one.value(2, col)),
+    );
+    assert.deepEqual(
+      [...along(one, pairs, "key", 3)],
+      wanted.map((row) => one.value(row, 3)),
+    );
+  }
+});
+
+test("what is masked, or between other texts, is no number and never a zero", () => {
+  const causal = pairsOf(ONE, ONE, "all", true);
+  assert.deepEqual([...along(tile(1), causal, "query", 2)].map(Number.isNaN), [false, false, false, true, true, true]);
+  assert.deepEqual([...along(tile(1), causal, "key", 4)].map(Number.isNaN), [true, true, true, true, false, false]);
+  const crossing = pairsOf(PAIR, PAIR, "A-B", false);
+  assert.deepEqual([...along(tile(1), crossing, "query", 1)].map(Number.isNaN), [
+    true,
+    true,
+    true,
+    false,
+    false,
+    false,
+  ]);
+  assert.ok([...along(tile(1), crossing, "query", 4)].every(Number.isNaN)); // a token of B reads for nobody here
+  const told = limited(Float32Array.from([1, 2, 3, 4, 5, 6]), causal, "key", 4);
+  assert.deepEqual([...told].map(Number.isNaN), [true, true, true, true, false, false]);
+});
+
+test("the strongest pairs are those that sorting all of them would give, and their share is of all", () => {
+  const tiles = [tile(1), undefined, tile(5)];
+  const pairs = pairsOf(PAIR, PAIR, "A-B", false);
+  const all = [0, 1, 2].flatMap((query) =>
+    [3, 4, 5].flatMap((key) =>
+      [0, 2].map((head) => ({ query, key, head, value: tiles[head]?.value(query, key) ?? 0 })),
+    ),
+  );
+  all.sort((a, b) => b.value - a.value);
+  const { shown, of, share, received } = strongest(tiles, pairs, 0, N, 5);
+  assert.equal(of, all.length);
+  assert.deepEqual(
+    shown.map((edge) => edge.value).sort((a, b) => b - a),
+    all.slice(0, 5).map((edge) => edge.value),
+  );
+  const sum = (list: { value: number }[]): number => list.reduce((total, { value }) => total + value, 0);
+  assert.ok(Math.abs(share - sum(all.slice(0, 5)) / sum(all)) < 1e-6);
+  const mean = [0, 1, 2].reduce((total, row) => total + (tiles[0]?.value(row, 4) ?? 0), 0) / 3;
+  assert.ok(Math.abs((received[0]?.[4] as number) - mean) < 1e-6);
+  assert.equal(received[1], undefined);
+});
+
+test("of many equal pairs no more come than there is room for, and zeros are no pairs", () => {
+  const meta = { source: "s", layer: 0, head: 0, rows: N, cols: N, codec: "u8" as const, gamma: 0.5, scale: 1 };
+  const equal = decodeTile(meta, new DataView(new Uint8Array(N * N).fill(100).buffer)) as Tile;
+  const nothing = decodeTile(meta, new DataView(new Uint8Array(N * N).buffer)) as Tile;
+  const pairs = pairsOf(ONE, ONE, "all", true);
+  assert.equal(strongest([equal], pairs, 0, N, 7).shown.length, 7);
+  assert.deepEqual(strongest([nothing], pairs, 0, N, 7).shown, []);
+  assert.equal(strongest([nothing], pairs, 0, N, 7).of, 21);
+});
+
+test("relations name each token once, with the head where it is strongest", () => {
+  const values = [Float32Array.from([0.1, 0.5, 0, 0.2]), undefined, Float32Array.from([0.3, 0.4, 0, -0.6])];
+  assert.deepEqual(
+    relations(values, 3).map(({ index, head }) => [index, head]),
+    [
+      [3, 2],
+      [1, 0],
+      [0, 2],
+    ],
+  );
+});
+
+test("sixteen heads have colours of their own on either page, with a legible number", () => {
+  for (const theme of ["light", "dark"] as const) {
+    const colours = [...Array(16).keys()].map((place) => headColour(place, theme));
+    assert.equal(new Set(colours).size, 16);
+    assert.equal(headColour(16, theme), colours[0]);
+    assert.match(colours.join(), /^(#[0-9a-f]{6},?)+$/);
+  }
+  assert.deepEqual(["#ffffff", "#000000"].map(inkOn), ["#000", "#fff"]);
+});
