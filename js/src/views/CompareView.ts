@@ -94,7 +94,7 @@ export const renderCompareView = view((ctx, root, signal) => {
 
   special.checked = true;
   root.classList.add("aw-compare");
-  root.role = "region";
+  root.role = "group";
   fill(root, ...heading.elements, slider, h("div.compare-body", main, side));
 
   const keyAxis = (): Axis => ctx.axisOf(ctx.source().key);
@@ -243,7 +243,11 @@ export const renderCompareView = view((ctx, root, signal) => {
 
   /** The strongest relations in words: what a reader who sees no colours is told. */
   const restWords = (): string => {
-    const said = values.map((row, i) => `${told?.names[i]}: ${largest(counted(row), 3).map(named).join(", ")}`);
+    const said = values.map((row, i) => {
+      const some = counted(row);
+      const found = largest(some, 3).filter((key) => some[key] !== 0);
+      return `${told?.names[i]}: ${found.map(named).join(", ") || "nothing"}`;
+    });
     return `Largest by ${said.join("; ")}.`;
   };
   const pairWords = (first: number, second: number): string => {
@@ -256,6 +260,13 @@ export const renderCompareView = view((ctx, root, signal) => {
     if (!told) return;
     const signed = told.signed.some(Boolean);
     sizes.hidden = !signed;
+    const { special: flags } = keyAxis();
+    const ranked = special.checked ? flags.length : flags.filter((one) => !one).length;
+    table.element.hidden = ranked < 2;
+    if (ranked < 2) {
+      put(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
+      return;
+    }
     const by = signed && size.checked ? "magnitude" : "value";
     const wanted = { ...args(), special: special.checked, by };
     const found = answers.get<Agreements>("agreement", wanted);
@@ -267,12 +278,11 @@ export const renderCompareView = view((ctx, root, signal) => {
     }
     const { meta } = found;
     const ranking = meta.measures[measures.value()] as Ranking;
-    table.element.hidden = false;
     table.show(told.names, ranking, pair, ctx.theme);
     const chance = ranking.chance
       ? ` By chance ${ranking.chance.toFixed(2)}.`
       : " 1: the same order, 0: none, −1: reversed.";
-    put(about, `${ranking.title}.${chance} ${meta.warning} Click a cell to compare two.`);
+    put(about, `${ranking.title}.${chance}${meta.warning ? ` ${meta.warning}.` : ""} Click a cell to compare two.`);
     put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
   };
 

@@ -35,7 +35,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     type: "range",
     min: "0",
     max: "1",
-    step: "0.005",
+    step: "0.0025",
     value: String(placeOf(0.04)),
     "aria-label": "least share of the mass that an edge carries",
   });
@@ -62,7 +62,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   let frame = 0;
 
   root.classList.add("aw-flow");
-  root.role = "region";
+  root.role = "group";
   fill(
     root,
     ...heading.elements,
@@ -213,6 +213,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     const pen = erase(front);
     const at = followed();
     flag(plot, "data-followed", at !== null);
+    front.hidden = at === null;
     const { source, layer } = ctx.resolved();
     const row = at ? levels() - at.level : undefined;
     left.mark(row, levels() - 1 - source.layers.indexOf(layer));
@@ -256,7 +257,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     const loud = root.contains(document.activeElement);
     if (!flow) return;
     const drawn = flow.edges.length;
-    const cut = flow.found > drawn ? `the ${drawn} strongest of ${flow.found} edges` : `${drawn} edges`;
+    const cut = flow.found > drawn ? `the ${drawn} strongest of ${flow.found} edges` : counted(drawn, "edge");
     put(
       counts,
       `${cut} of at least ${percent(atLeast())}${at ? "" : " of their token"}: ≈ ${percent(flow.share)} of the mass is shown` +
@@ -269,7 +270,7 @@ export const renderFlowView = view((ctx, root, signal) => {
         .reverse();
       const said = others.map(
         ({ level, query, key, mass }) =>
-          `${named(query)} after ${levelName(level + 1)} ≈ ${percent(mass)} of ${named(key)}`,
+          `${named(query)} after ${levelName(level + 1)} ≈ ${percent(mass)} from ${named(key)}`,
       );
       const strong = said.length ? `Strongest, beside what stays in place: ${said.join("; ")}.` : "";
       readout.show(`Hover a token to follow it to the input, click to pin it. ${strong}`, false);
@@ -289,7 +290,9 @@ export const renderFlowView = view((ctx, root, signal) => {
 
   const draw = (): void => {
     const source = ctx.source();
-    const title = heading.show(`${source.layers.length} layers · ${plural(source.unit)}, input at the bottom`);
+    const title = heading.show(
+      `${counted(source.layers.length, "layer")} · ${plural(source.unit)}, input at the bottom`,
+    );
     root.ariaLabel = `${title}: tokens by layers`;
     put(least, percent(atLeast()));
     const missing = collect();
@@ -389,4 +392,5 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
 });
 
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 const KEYS = "Arrows move to another token and layer, Enter pins it, Escape unpins.";

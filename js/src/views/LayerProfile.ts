@@ -61,7 +61,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const cues = new Set(ctx.options.marks.filter((mark): mark is number => typeof mark === "number"));
 
   root.classList.add("aw-profile");
-  root.role = "region";
+  root.role = "group";
   (plot as HTMLElement).append(picture);
   fill(
     root,
@@ -149,6 +149,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
       "Shift+Enter": () => pinSource(focused()),
       "Shift+ ": () => pinSource(focused()),
     });
+    targets?.box.classList.add("aw-profile-targets");
     fill(texts, ...(targets ? [targets.box] : []), sources.box);
   };
   const focused = (): number => Number((document.activeElement as HTMLElement | null)?.dataset.i ?? -1);

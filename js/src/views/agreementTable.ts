@@ -80,7 +80,7 @@ export function createAgreementTable(
     count = names.length;
     cells = [];
     const numbers = names.map((name, i) => h("th", { scope: "col", title: name }, String(i + 1)));
-    fill(head, h("tr", h("th", { "aria-label": "explanation" }), ...numbers));
+    fill(head, h("tr", h("td"), ...numbers));
     const rows = names.map((name, row) => {
       const own = names.map((_, col) => {
         const cell = h("td", { role: "gridcell", tabindex: "-1" });

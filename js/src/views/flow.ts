@@ -15,7 +15,7 @@ export interface Edge {
 }
 
 export interface Flow {
-  /** The strongest edges, weakest first. */
+  /** The edges drawn, weakest first. */
   edges: Edge[];
   /** How many edges reach the least mass, drawn or not. */
   found: number;
@@ -81,12 +81,21 @@ export function flowOf(steps: readonly Step[], level: number, token: number, lea
   return strongest(edges, budget, level, masses);
 }
 
+/** The strongest edges between tokens, then, while there is room, what stays in its place. */
 function strongest(edges: Edge[], budget: number, total: number, masses: Float64Array[]): Flow {
-  const found = edges.length;
-  edges.sort((a, b) => a.mass - b.mass);
-  const kept = edges.slice(Math.max(0, found - budget));
+  const weakestFirst = (a: Edge, b: Edge): number => a.mass - b.mass;
+  const last = (list: Edge[], count: number): Edge[] => list.sort(weakestFirst).slice(Math.max(0, list.length - count));
+  const between = last(
+    edges.filter(({ query, key }) => query !== key),
+    budget,
+  );
+  const staying = last(
+    edges.filter(({ query, key }) => query === key),
+    budget - between.length,
+  );
+  const kept = [...between, ...staying].sort(weakestFirst);
   const sum = kept.reduce((all, edge) => all + edge.mass, 0);
-  return { edges: kept, found, share: total > 0 ? Math.min(1, sum / total) : 0, masses };
+  return { edges: kept, found: edges.length, share: total > 0 ? Math.min(1, sum / total) : 0, masses };
 }
 
 /** The least share of an edge at a place of the slider, 0 to 1: from 0.2 % to 50 %, in even ratios. */
