@@ -3,7 +3,8 @@
 CORPUS is a text file with a text a line, or JSON with texts (or objects with an "extract") in a list or an
 object. An SAE of the third layer of all-MiniLM-L6-v2 is trained by the default recipe, beside the bare matrix
 products of its training steps; then statistics over 100,000 tokens and half as many features are counted,
-beside the model's forward passes over the same tokens. CPU time in one run; wall time is the machine's.
+beside the model's forward passes over the same tokens, and their pages weighed as a view sends them. CPU time
+in one run; wall time is the machine's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from attnwidgets._progress import observing
 from attnwidgets.sae.corpus import Corpus, batches
 from attnwidgets.sae.measures import Measures
 from attnwidgets.tracing.borrow import borrowed
+from attnwidgets.views.feature_data import columns_of, page_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -180,6 +182,20 @@ def statistics(model: Any, tokenizer: Any, texts: list[str], options: argparse.N
     print(f"| the model's forward passes (all layers) | {cpu:.1f} | {wall:.1f} |")
     print(f"| statistics (the model up to the site, and counting) | {counted[0]:.1f} | {counted[1]:.1f} |")
     print(f"| ratio | {counted[0] / cpu:.2f} | {counted[1] / wall:.2f} |\n", flush=True)
+    pages(counted[2])
+
+
+def pages(stats: aw.FeatureStats) -> None:
+    """Print what a message about one feature carries, and the table of all."""
+    sizes = [size_of(page_of(stats, feature)) for feature in stats.features]
+    left = sum(page_of(stats, feature)[0]["left"] > 0 for feature in stats.features)
+    mean = sum(sizes) / len(sizes)
+    print(
+        f"A feature's page: {mean / 1000:.1f} kB on average, {max(sizes) / 1000:.1f} kB at most (in {left} "
+        f"of {len(sizes)} some contexts are left out for it); the table: "
+        f"{size_of(columns_of(stats)) / 1000:.0f} kB.\n",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -11,9 +11,6 @@ from attnwidgets.views.feature_panel import FeaturePanel
 from attnwidgets.views.feature_strip import FeatureStrip
 from attnwidgets.views.feature_table import FeatureTable
 from attnwidgets.views.flow_view import FlowView
-from attnwidgets.views.feature_panel import FeaturePanel
-from attnwidgets.views.feature_strip import FeatureStrip
-from attnwidgets.views.feature_table import FeatureTable
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.head_view import HeadView
 from attnwidgets.views.heatmap import Heatmap

