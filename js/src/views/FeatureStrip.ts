@@ -81,7 +81,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
       tab.tabIndex = chosen ? 0 : -1;
       tab.title = tabs.length > 1 ? `${name} (Delete closes it)` : name;
       on(tab, signal, { click: () => ctx.selection.set({ feature }) });
-      const shut = h("button.button.shut", { type: "button", "aria-label": `close ${name}`, tabindex: "-1" }, "×");
+      const shut = h("span.button.shut", { "aria-hidden": "true" }, "×"); // by keyboard it is Delete
       on(shut, signal, { click: () => close(feature) });
       return h("span.feature-tab", { role: "presentation" }, tab, ...(tabs.length > 1 ? [shut] : []));
     });
