@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base import View
 from attnwidgets.views.features import Features, look_at
+from attnwidgets.views.head_topics import head_topics
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
 
@@ -51,7 +52,7 @@ class Explorer(View):
             look_at(self, self._features, None)
 
     def _topics(self) -> Mapping[str, Topic]:
-        asked = dict(prediction_topics(self._predicts))
+        asked = {**head_topics(self), **prediction_topics(self._predicts)}
         if self._features is not None:
             asked |= self._features.topics(table=False, panel=True, strip=True)
         return asked

@@ -1,4 +1,4 @@
-"""The grid of heads on the page: ordered by what they do, filtered, enlarged, chosen; fluent for thousands."""
+"""The grid of heads on the page: ordered by what they do, filtered, enlarged, chosen; 3,072 of them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
  * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
  */
 import { createAnswers } from "../answers.ts";
-import { atEnd, fill, h, keyboard, on, put, quoted, watchWidth } from "../dom.ts";
+import { atEnd, fill, h, type KeyHandlers, keyboard, on, put, quoted, watchWidth } from "../dom.ts";
 import type { Cell } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { inkOf } from "./neuron/ink.ts";
@@ -260,19 +260,19 @@ export const renderNeuronView = view((ctx, root, signal) => {
       if (cell) ctx.selection.pin(now?.query === cell.query && now.key === cell.key ? null : cell);
     },
   });
-  for (const plot of [lanes.plot, keys.list]) {
-    keyboard(plot, signal, {
-      ArrowLeft: () => walkBy(-1),
-      ArrowRight: () => walkBy(1),
-      ArrowUp: () => move(0, -1),
-      ArrowDown: () => move(0, 1),
-      "Shift+ArrowUp": () => move(-1, 0),
-      "Shift+ArrowDown": () => move(1, 0),
-      Home: () => walkBy(-Infinity),
-      End: () => walkBy(Infinity),
-      Escape: () => ctx.selection.pin(null),
-    });
-  }
+  const walking: KeyHandlers = {
+    ArrowLeft: () => walkBy(-1),
+    ArrowRight: () => walkBy(1),
+    ArrowUp: () => move(0, -1),
+    ArrowDown: () => move(0, 1),
+    "Shift+ArrowUp": () => move(-1, 0),
+    "Shift+ArrowDown": () => move(1, 0),
+    Home: () => walkBy(-Infinity),
+    End: () => walkBy(Infinity),
+    Escape: () => ctx.selection.pin(null),
+  };
+  const told = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
+  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, told);
   atEnd(signal, () => cancelAnimationFrame(frame));
   watchWidth(
     root,

@@ -174,7 +174,8 @@ export function createControls(signal: AbortSignal, answers: Answers, changed: (
     bar.max = job?.total ?? 1;
     bar.value = job?.done ?? 0;
     const why = one && answers.failure("head_statistics", args);
-    put(line, why ? `${one.title}: ${why}` : one ? `${one.title}: ${one.definition} High: ${one.high}.` : "");
+    const ends = found ? ` Bars below the heads: ${tickText(found.low)} to ${tickText(found.high)}.` : "";
+    put(line, why ? `${one.title}: ${why}` : one ? `${one.title}: ${one.definition} High: ${one.high}.${ends}` : "");
     for (const el of [order, direction]) el.hidden = !found;
     threshold.hidden = !found || !(found.high > found.low);
   };

@@ -5,7 +5,8 @@ import { type Ink, largest, sharp } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
-/** Half a row says that there is more below. */
+/** More than that scroll; half a row says that there is more below. */
+const MOST = 16;
 const TALLEST = 13.5 * LINE;
 /** px of the numbers at the right. */
 const VALUES = 64;
@@ -185,7 +186,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
       if (state.row !== now?.row) stripped = "";
       now = state;
       shown = barsOf(state.row, state.step);
-      tall = Math.min(TALLEST, state.row.count * LINE);
+      tall = state.row.count > MOST ? TALLEST : state.row.count * LINE;
       list.style.maxHeight = `${tall}px`;
       const { labels, width } = state;
       if (measured !== `${width} ${labels.length} ${labels[0]}`) {
