@@ -45,14 +45,14 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   };
   const over = (event: Event): void => {
     const at = placeOf(event);
-    if (at >= 0) events.over(at);
+    if (at < 0) return;
+    if (event.type === "focusin") reach(at);
+    events.over(at);
   };
   on(list, signal, {
     click(event) {
       const at = placeOf(event);
-      if (at < 0) return;
-      reach(at);
-      events.toggle(at);
+      if (at >= 0) events.toggle(at);
     },
     dblclick(event) {
       const at = placeOf(event);

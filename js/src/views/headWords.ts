@@ -98,7 +98,7 @@ export function captionWords(
   if (edges) {
     const part = inView < pairs.rows ? ` of the ${inView} ${plural(source.unit)} in view` : "";
     const percent = 100 * edges.share;
-    const share = edges.shown.length < edges.of ? `${percent.toFixed(percent > 99 ? 1 : 0)} %` : "all";
+    const share = percent < 99.95 ? `${percent.toFixed(percent > 99 ? 1 : 0)} %` : "all";
     words.push(`${many(edges.shown.length)} of ${many(edges.of)} edges${part}, ${share} of the mass`);
     words.push("a bar: the mean of what a key receives");
   }
