@@ -1,0 +1,171 @@
+"""Other seeds, other code, other attention, retraining, choices: by closed forms and brute force."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.evaluate import (
+    adversarial_attention,
+    attention_permutation,
+    consistency,
+    implementation_invariance,
+    performance_loss,
+    remove_and_retrain,
+    robustness,
+)
+from attnwidgets.evaluate.attention_swaps import jensen_shannon, total_variation
+from attnwidgets.explanations import Attributions
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+TEXTS = ["unbelievable cat", "the cat", "cat cat unbelievable"]
+
+
+@pytest.fixture(scope="module")
+def traces() -> Any:
+    return aw.trace(random_classifier().double(), tiny.wordpiece(), TEXTS)
+
+
+def lengths(trace: Any) -> Attributions:
+    values = [len(one) / 7 - at * 1e-3 for at, one in enumerate(trace.tokens)]
+    return Attributions(values, axis=trace.axes()[0], stream="self")
+
+
+def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
+    labels = [2, 0, 1]
+    card = performance_loss(traces, {"length": lengths}, labels, operator="mask", thresholds=(0.0, 0.5))
+    whole, part, right, still = [], [], [], []
+    for trace, label in zip(traces, labels, strict=True):
+        ids = trace.inputs["input_ids"][0].tolist()
+        inner = range(1, len(ids) - 1)
+        order = sorted(inner, key=lambda at: (-len(trace.tokens[at]), at))
+        gone = order[: -(-len(order) // 2)]
+        for kept, losses, hits in (((), whole, right), (gone, part, still)):
+            masked = [4 if at in kept else one for at, one in enumerate(ids)]
+            with torch.no_grad():
+                logits = trace.model(input_ids=torch.tensor([masked])).logits[0]
+            losses.append(-float(logits.log_softmax(-1)[label]))
+            hits.append(float(logits.argmax() == label))
+    before, after = np.log(np.mean(whole)), np.log(np.mean(part))
+    loss, accuracy = card.of("length")[0]
+    assert loss[1] == pytest.approx((after - before) / before, abs=1e-9)
+    expected = (np.mean(right) - np.mean(still)) / np.mean(right) if np.mean(right) else np.nan
+    assert accuracy[1] == pytest.approx(expected, nan_ok=True)
+    assert loss[0] == pytest.approx(0, abs=1e-12), "nothing removed, nothing lost"
+    with pytest.raises(ValueError, match="one for each"):
+        performance_loss(traces, lengths, [1], operator="mask")
+
+
+def test_a_twin_by_other_weights_is_told_from_another_model(traces: Any) -> None:
+    twin = copy.deepcopy(traces[0].model)
+    for layer in twin.bert.encoder.layer:
+        with torch.no_grad():
+            for linear in (layer.attention.self.value.weight, layer.attention.self.value.bias):
+                linear.mul_(4)
+            layer.attention.output.dense.weight.div_(4)
+    others = aw.trace(twin, tiny.wordpiece(), TEXTS)
+
+    def values(trace: Any) -> Attributions:
+        size = float(trace.model.bert.encoder.layer[0].attention.self.value.weight.detach().abs().sum())
+        return Attributions([size] * len(trace.tokens), axis=trace.axes()[0], stream="self")
+
+    found = implementation_invariance(traces, others, {"saliency": "saliency", "weights": values})
+    assert found.of("saliency").max() < 1e-9
+    np.testing.assert_allclose(found.of("weights"), 3)
+    with torch.no_grad():
+        twin.classifier.bias += 1
+    with pytest.raises(ValueError, match="no twins"):
+        implementation_invariance(traces, aw.trace(twin, tiny.wordpiece(), TEXTS), "saliency")
+
+
+def test_explanations_of_equal_models_are_consistent(traces: Any) -> None:
+    same = aw.trace(copy.deepcopy(traces[0].model), tiny.wordpiece(), TEXTS)
+    found = consistency([traces, same], "saliency")
+    np.testing.assert_allclose(found.of("saliency"), 1)
+    assert abs(found.of("random")).max() < 1
+    with pytest.raises(ValueError, match="two models"):
+        consistency([traces], "saliency")
+
+
+def test_distances_of_distributions() -> None:
+    p, q = [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]
+    assert total_variation(p, q) == 1
+    assert jensen_shannon(p, q) == pytest.approx(np.log(2))
+    assert total_variation(p, p) == jensen_shannon(p, p) == 0
+
+
+def test_permuted_and_uniform_attention_by_hand(traces: Any) -> None:
+    found = attention_permutation(traces, 1, permutations=5)
+    for number, trace in enumerate(traces):
+        plain = trace.logits.softmax(-1)
+        changes = [aw.edit_attention(trace, {1: "all"}, "permuted", seed=draw) for draw in range(5)]
+        moved = [trace.diff(trace.rerun(one)).total_variation for one in changes]
+        assert found.of("permuted")[number, 0, 0] == pytest.approx(np.median(moved), abs=1e-9)
+        with aw.edit_attention(trace, {1: "all"}, "uniform"):
+            uniform = trace.rerun().logits.softmax(-1)
+        expected = float((uniform - plain).abs().sum() / 2)
+        assert found.of("uniform")[number, 0, 0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_adversarial_attention_keeps_its_word(traces: Any) -> None:
+    trace = traces[0]
+    found = adversarial_attention(trace, 0, epsilon=0.05, steps=60)
+    assert 0.02 < found.divergence <= np.log(2)
+    rows = found.attention[0]
+    np.testing.assert_allclose(rows.sum(-1), 1, atol=1e-6)
+    after = trace.rerun(aw.edit_attention(trace, {0: "all"}, rows))
+    assert trace.diff(after).total_variation == pytest.approx(found.total_variation, abs=1e-6)
+    assert found.total_variation <= 0.05
+    own = trace.attention_layer(0).numpy()
+    assert jensen_shannon(rows, own).mean() == pytest.approx(found.divergence, abs=1e-6)
+    assert aw.interventions() == ()
+
+
+def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> None:
+    seen: list[Any] = []
+
+    def train(training: Any, test: Any) -> float:
+        seen.append((training, test))
+        return sum(one["input_ids"].count(4) for one in training) / 10
+
+    card = remove_and_retrain(
+        train, (traces, [0, 1, 0]), (traces[:1], [0]), {"length": lengths}, thresholds=(0, 0.5)
+    )
+    assert len(seen) == 3, "what removes nothing is trained once"
+    changed = seen[1][0][0]
+    before = traces[0].inputs["input_ids"][0].tolist()
+    tokens = traces[0].tokens
+    longest = sorted(range(1, len(before) - 1), key=lambda at: (-len(tokens[at]), at))[:2]
+    expected = [4 if at in longest else one for at, one in enumerate(before)]
+    assert changed == {"input_ids": expected, "label": 0}
+    assert card.of("length")[0, 0, 1] == sum(one["input_ids"].count(4) for one in seen[1][0]) / 10
+    with pytest.raises(ValueError, match="changes no ids"):
+        remove_and_retrain(train, (traces, [0, 1, 0]), (traces, [0, 1, 0]), lengths, operator="zero")
+
+
+def test_ranks_that_do_not_survive_a_choice() -> None:
+    axis = ["a", "b", "c", "d"]
+    found = robustness(
+        {
+            "one": Attributions([4.0, 3.0, 1.0, 0.0], axis=axis),
+            "two": Attributions([4.0, 1.0, 3.0, 0.0], axis=axis),
+            "three": Attributions([9.0, 2.0, 2.0, 0.0], axis=axis),
+        }
+    )
+    assert found.low.tolist() == [1, 2, 2, 4]
+    assert found.high.tolist() == [1, 3, 3, 4]
+    assert found.undecided(2).tolist() == [False, True, True, False]
+    assert not found.undecided(1).any()
+    assert found.survives(0, 1)
+    assert not found.survives(1, 2)
+    assert "'b': rank 2 to 3" in str(found)
+    with pytest.raises(ValueError, match="two or more"):
+        robustness({"one": Attributions([1.0], axis=["a"])})
+    with pytest.raises(ValueError, match="other elements"):
+        robustness({"x": Attributions([1.0], axis=["a"]), "y": Attributions([1.0], axis=["b"])})
