@@ -157,6 +157,14 @@ def _checked(trace: Any, tolerance: float) -> Conservation:
         found = propagate(trace, _largest, "check_conservation", rule="cp_lrp", bias="drop", place="block")
     except (UnsupportedModelError, ValueError) as error:
         return Conservation(name, float("nan"), {}, str(error).removeprefix("check_conservation: "))
+    for stream, states in found.states.items():
+        wanted = len(trace.axes(stream)[0])
+        if states.shape[-1] != wanted:
+            problem = (
+                f"its blocks are given {states.shape[-1]} vectors where there are {wanted} tokens; [token, "
+                "batch, width] is not recognised as hidden states"
+            )
+            return Conservation(name, float("nan"), {}, problem)
     target = float(found.scores[0])
     sums = {
         stream: tuple(float(found.total(stream, layer)[0]) for layer in range(states.shape[1]))

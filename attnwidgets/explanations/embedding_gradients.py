@@ -95,7 +95,7 @@ def embedding_gradients(
 
     with differentiable(trace, method) as run:
         graph = run(hidden_states=asked.hidden_states)
-        leaf = leaf_of(graph, stream, method)
+        leaf = leaf_of(graph, stream, method, trace)
         scores = asked.scores(graph.outputs)
         found = []
         for score in scores:
@@ -108,19 +108,35 @@ def embedding_gradients(
         )
 
 
-def leaf_of(graph: Graph, stream: str, method: str) -> Tensor:
+def leaf_of(graph: Graph, stream: str, method: str, trace: Trace | None = None) -> Tensor:
     """Return where a stream's gradients end, [batch, token, dim].
 
     Raises:
-        UnsupportedModelError: Where nothing of the stream was found that a gradient can reach.
+        UnsupportedModelError: Where nothing of the stream was found that a gradient can reach, or it has
+            other tokens than the trace.
     """
-    if stream in graph.inputs:
-        return graph.inputs[stream]
     from attnwidgets.tracing.attention_function import UnsupportedModelError
 
+    if stream in graph.inputs:
+        leaf = graph.inputs[stream]
+        if trace is not None and leaf.shape[1] != len(trace.axes(stream)[0]):
+            raise UnsupportedModelError(
+                other_tokens(method, trace, leaf.shape[1], len(trace.axes(stream)[0]))
+            )
+        return leaf
     reached = ", ".join(map(repr, graph.inputs))
     message = f"{method} found no embeddings of stream {stream!r}; gradients reach {reached}."
     raise UnsupportedModelError(message)
+
+
+def other_tokens(method: str, trace: TraceLike, found: int, wanted: int) -> str:
+    """Return what to say where a model reads its tokens along another axis than the second."""
+    name = type(getattr(trace, "model", None)).__name__
+    return (
+        f"{method}: the embeddings of {name} hold {found} where the text has {wanted} tokens: it reads "
+        "[token, batch, width] and not [batch, token, width], which is not supported. Attention is: "
+        "aw.attention(trace)."
+    )
 
 
 def attributed(

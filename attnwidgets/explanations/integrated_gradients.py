@@ -113,7 +113,7 @@ def integrated_gradients(
     with differentiable(trace, "integrated_gradients") as run:
         with torch.no_grad():
             graph = run(hidden_states=question.hidden_states)
-        end = leaf_of(graph, stream, "integrated_gradients").detach()[0]
+        end = leaf_of(graph, stream, "integrated_gradients", trace).detach()[0]
         start, name = baseline_embeddings(trace, run.model, end, baseline, "integrated_gradients")
         way = end - start
         room = together(run.model, trace, batch_size)

@@ -13,7 +13,7 @@ import numpy as np
 from attnwidgets.explanations.asked import Asked, asked
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.block_maps import require_choice
-from attnwidgets.explanations.embedding_gradients import embedding_stream
+from attnwidgets.explanations.embedding_gradients import embedding_stream, other_tokens
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
 from attnwidgets.explanations.selecting import listed, pick
@@ -37,6 +37,9 @@ PAPERS = {
     "cp_lrp": "Ali et al. 2022, XAI for Transformers: Better Explanations through Conservative Propagation",
 }
 TITLES = {"attnlrp": "AttnLRP", "cp_lrp": "CP-LRP"}
+
+# Times the target that relevances may sum to before the result says so.
+_EXPLODED = 10
 
 
 @method(
@@ -127,6 +130,7 @@ def lrp(
     verdict = trusted(trace, "lrp", force=force)
 
     from attnwidgets.relevance.propagate import propagate
+    from attnwidgets.tracing.attention_function import UnsupportedModelError
 
     found = propagate(
         trace,
@@ -155,7 +159,16 @@ def lrp(
     }
     if verdict is not None and not verdict:
         common["warning"] = "; ".join(note for note in (common["warning"], verdict.sentence) if note)
+    if bias == "ignore" and np.abs(total).max() > _EXPLODED * np.abs(scores).max():
+        note = (
+            f"the relevances sum to {np.abs(total).max():.2g}, of a target of {np.abs(scores).max():.2g}: "
+            "without biases in the denominators, inputs that nearly cancel take far too much; take "
+            'bias="absorb"'
+        )
+        common["warning"] = "; ".join(said for said in (common["warning"], note) if said)
     axis = trace.axes(stream)[0]
+    if values.shape[-1] != len(axis):
+        raise UnsupportedModelError(other_tokens("lrp", trace, values.shape[-1], len(axis)))
     result = Attributions(
         question.of(values),
         axis=axis,

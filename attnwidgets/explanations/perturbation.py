@@ -96,7 +96,7 @@ def perturbation_attributions(
 
     with differentiable(trace, method, back=False) as run:
         graph = run(hidden_states=question.hidden_states)
-        given = leaf_of(graph, stream, method).detach()
+        given = leaf_of(graph, stream, method, trace).detach()
         for score in question.scores(graph.outputs):
             if not score.isfinite().all():
                 raise ValueError(diagnosis(score, graph, stream, method))

@@ -156,9 +156,16 @@ class Source:
             "note": self._note(),
             "warning": str(getattr(self.explanation, "warning", "") or ""),
             "targets": self.targets,
-            "sums": sums_of(self.explanation) if self.attributions else [],
-            "verdict": verdict_of(self.explanation) if self.attributions else "",
+            "sums": self._sums(),
+            "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
+
+    def _sums(self) -> list[str]:
+        """Return what attributions sum to, also where it is shown what they say of a layer."""
+        if self._whole is None:
+            return []
+        said = sums_of(self._whole)
+        return said if self.attributions else [f"at the input: {line}" for line in said]
 
     def _note(self) -> str:
         if self.unit in {"token", "patch", "frame"}:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from torch import nn
 
 import attnwidgets as aw
@@ -318,6 +319,25 @@ def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():
     assert abs(kept.residual) > 0.05
     assert abs(ignored.residual) < 1e-9
     assert np.isfinite(lrp(found, 7, bias="ignore").values).all()
+
+
+def test_what_explodes_without_biases_is_said(minilm):
+    found = lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0), bias="ignore")
+    assert abs(found.residual) > 10
+    assert "nearly cancel take far too much" in found.warning
+    assert not lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0)).warning
+
+
+def test_tokens_along_another_axis_are_refused_in_words():
+    config = hf.XLNetConfig(vocab_size=50, d_model=16, n_layer=2, n_head=2, d_inner=16)
+    xlnet = trace(tiny.build(lambda: hf.XLNetModel(config)), None, IDS)
+    with pytest.raises(
+        UnsupportedModelError, match=r"given 1 vectors where there are 4 tokens; \[token, batch"
+    ):
+        lrp(xlnet, lambda out: out.last_hidden_state[:, 0, 0])
+    for method in (aw.saliency, aw.input_x_gradient, aw.integrated_gradients):
+        with pytest.raises(UnsupportedModelError, match=r"reads \[token, batch, width\]"):
+            method(xlnet, lambda out: out.last_hidden_state[:, 0, 0])
 
 
 def test_nan_is_named_by_its_layer():

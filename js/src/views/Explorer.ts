@@ -39,8 +39,8 @@ export const renderExplorer = view((ctx, root, signal) => {
       streams.map((name) => ({ value: name, label: name })),
       source.stream,
     );
-    grid.hidden = source.layers.length * (source.heads?.length ?? 1) < 2;
     const attributed = source.kind === "attributions";
+    grid.hidden = attributed || source.layers.length * (source.heads?.length ?? 1) < 2;
     map.hidden = attributed && !hasManyTargets(ctx);
     layers.hidden = !attributed || ctx.layered().source.layers.length < 2;
     flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));

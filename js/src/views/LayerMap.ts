@@ -62,7 +62,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const key = ctx.axisOf(source.key);
     const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(source))}`;
     put(title, `${plural(source.unit)} in every layer, ${about}`);
-    back.hidden = !inside() || source.layers.length < 2;
+    // It keeps its place, so that a click does not move the picture away from the pointer.
+    back.style.visibility = inside() ? "" : "hidden";
     plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or as it is at the input.`;
     rows = layers.map(read);
     if (width <= 0) return;
