@@ -21,6 +21,8 @@ function carry(from: Element, to: Element): void {
   old.forEach((one, i) => {
     const copy = copies[i];
     if (!copy) return;
+    // A copy is scrolled to its beginning.
+    if (one.scrollTop) (copy.firstElementChild as HTMLElement).style.marginTop = `${-one.scrollTop}px`;
     if (one instanceof HTMLCanvasElement) {
       const image = document.createElement("img");
       for (const { name, value } of one.attributes) image.setAttribute(name, value);

@@ -30,7 +30,7 @@ export interface ColumnEvents {
 export function createColumn(side: Side, signal: AbortSignal, events: ColumnEvents): Column {
   const [masked, pin, look] = [h("div.hv-masked"), h("div.hv-pin"), h("div.hv-look")];
   const rows = h("div.hv-rows", masked, pin, look);
-  const element = h(`div.hv-column.hv-${side}`, rows);
+  const element = h(`div.hv-column.hv-${side}`, { role: "group", "aria-label": side }, rows);
   const spans: HTMLElement[] = [];
   let shown: { axis: Axis; off: Uint8Array } | null = null;
   let [row, height, count] = [20, 0, 0];
@@ -110,6 +110,8 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       element.style.width = `${width}px`;
       element.style.height = `${tall}px`;
       rows.style.height = `${row * count}px`;
+      if (row * count > tall) element.tabIndex = 0;
+      else element.removeAttribute("tabindex");
       rows.style.setProperty("--aw-row", `${row}px`);
       write();
     },
