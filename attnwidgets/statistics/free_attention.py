@@ -151,7 +151,10 @@ def free_attention(
 
     Source: Brunner et al. 2020, section 3 (the null space of V); the program is ours.
     """
+    from attnwidgets.tracing.sites import sites
+
     require_trace(trace, "free_attention")
+    sites(trace)
     name = resolve_stream(trace, stream)
     layers = pick(slice(None) if layer is None else layer, range(trace.n_layers(name)), "layer")
     heads = pick(slice(None) if head is None else head, range(trace.n_heads(name)), "head")

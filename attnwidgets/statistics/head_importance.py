@@ -91,12 +91,15 @@ def head_importance(
     if how not in HOWS:
         message = f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}"
         raise ValueError(message)
+    from attnwidgets.tracing.sites import sites
+
     several: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     if not several:
         message = "traces is empty: give a trace, or several."
         raise ValueError(message)
     for trace in several:
         require_trace(trace, "head_importance")
+        sites(trace)
     name = resolve_stream(several[0], stream)
     names = [NAMES[one] for one in NAMES if how in (one, "both")]
     found = []

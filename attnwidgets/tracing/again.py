@@ -10,6 +10,7 @@ from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.inputs import text_tokenizer
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recorder import can_generate, record
+from attnwidgets.tracing.sites import sites
 from attnwidgets.tracing.trace import RecordedLayer, Stream, Trace
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def again(trace: Trace) -> Trace:
 
     Raises:
         UnsupportedModelError: If the trace has no model, or its attention cannot be recorded.
+        ValueError: If its attention was not recorded.
     """
     from attnwidgets.tracing.interventions import said_of
 
@@ -29,6 +31,7 @@ def again(trace: Trace) -> Trace:
             "this trace has no model to run again; make it with aw.trace(model, tokenizer, text)"
         )
     model = unwrap(trace.model)
+    sites(trace)
     with borrowed(model):
         done = record(model, trace.inputs)
     if not done.calls:

@@ -64,8 +64,9 @@ def sites(model: Any) -> dict[str, tuple[Site, ...]]:
 
 
 def _of_trace(trace: Trace) -> dict[str, tuple[Site, ...]]:
-    if trace.model is None or not recorded(trace):
-        why = trace.warning or "its numbers were given"
+    bare = not any(table.layers for table in trace.stream_table.values())
+    if trace.model is None or bare or not recorded(trace):
+        why = "the model has no attention" if bare else trace.warning or "its numbers were given"
         message = (
             f"attention cannot be changed here: {why}; make a trace with aw.trace(model, tokenizer, text)."
         )

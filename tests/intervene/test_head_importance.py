@@ -129,3 +129,12 @@ def test_effective_attention_is_what_the_values_see() -> None:
     np.testing.assert_allclose(effective @ values, own @ values, atol=1e-10)
     assert np.linalg.matrix_rank(effective) <= 8
     assert np.linalg.norm(effective) < np.linalg.norm(own)
+
+
+@pytest.mark.parametrize("call", [aw.head_importance, aw.free_attention, lambda trace: trace.rerun()])
+def test_what_has_no_attention_to_change_says_so(call: Any) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    with pytest.raises(ValueError, match="has no attention"):
+        call(aw.trace_module(module, torch.randn(1, 4)))
+    with pytest.raises(ValueError, match=r"aw\.trace\(model, tokenizer, text\)"):
+        call(aw.from_attentions([torch.eye(3)[None]], ["a", "b", "c"]))
