@@ -5,6 +5,7 @@ Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Tran
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets.explanations.block_maps import (
@@ -72,7 +73,8 @@ def alti(
         after: "norm1" as published; "norm2" compares after the block's second norm with the block's
             output, which differs for post-norm blocks only.
         compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
-            moves contributions by up to about 7e-5.
+            moves contributions by up to about 7e-5, and leaves up to about 1e-7 at keys that a query does not
+            read, also at those that a causal model cannot.
         unit: Whose vectors are added before they are compared: tokens by default; a unit's name ("word",
             "sentence") or a Unit. It differs from `.to(unit)`, which adds what was measured token by token:
             vectors that point apart cancel. Rows are averaged over a unit's tokens, as there. A pair of Units
@@ -85,8 +87,8 @@ def alti(
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in float32, in the unit asked for. Rows sum to one, except that a
-        token's row in which every token is farther from the sum than nothing at all stays zero.
+        A lazy map [layer, query, key] in the unit asked for. Rows sum to one, except that a token's row in
+        which every token is farther from the sum than nothing at all stays zero.
 
     Raises:
         ValueError: For an unknown option or unit, or where the model's blocks are not described or do not
@@ -107,6 +109,8 @@ def alti(
 
     power = _POWERS[distance]
     grid = unit_grid(trace, stream, unit)
+    if compat == "authors":
+        grid = replace(grid, causal=False)
 
     def compared(layer: int) -> Tensor:
         block = block_of(trace, layer, stream, "alti")
@@ -114,7 +118,9 @@ def alti(
         whole = block.middle if parts.reference is None else parts.reference
         shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
         near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size, spans=grid.spans)
-        near = near.clamp_(min=0).masked_fill(parts.unread(grid.spans), 0.0)
+        near.clamp_(min=0)
+        if compat is None:
+            near.masked_fill_(parts.unread(grid.spans), 0.0)
         if stream != "cross":
             return shares(near)
         own = parts.own_nearness(whole, power, shift=shift).clamp_(min=0)

@@ -83,7 +83,7 @@ def alti_logit(
             `residual`.
 
     Returns:
-        Attributions [source] (or [target, source]) in logits, float32, signed. `.map` has every layer's
+        Attributions [source] (or [target, source]) in logits, signed. `.map` has every layer's
         [layer, target, source]; with `initial` they sum to the values. `.residual` is the model's logit less
         the sum of the values, and `.provenance["parts"]` says of what all is made: initial, attention, value
         bias, output bias, mlp, norm bias (post-norm blocks), final bias (of the final norm and the head);

@@ -30,8 +30,8 @@ def attention(
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, head, query, key] in float32: a layer is fetched from the trace when asked for.
-        Rows sum to one (where `aw.from_attentions` was given other numbers, `.stochastic` says so).
+        A lazy map [layer, head, query, key]: a layer is fetched from the trace when asked for. Rows sum to
+        one (where `aw.from_attentions` was given other numbers, `.stochastic` says so).
 
     Raises:
         ValueError: Where the trace has no such stream.

@@ -94,9 +94,8 @@ def attention_norm(
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in float32, in the unit asked for; with `per_head`, [layer, head,
-        query, key]. For half-precision models everything after the recorded queries, keys and values is
-        computed in float32.
+        A lazy map [layer, query, key] in the unit asked for; with `per_head`, [layer, head, query, key]. For
+        half-precision models everything after the recorded queries, keys and values is computed in float32.
 
     Raises:
         ValueError: For an unknown option or unit, or where the model's blocks are not described or do not

@@ -69,8 +69,8 @@ def contribution_graph(
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, head, query, key] in float32, 0 to 1, with `.residual`, `.mlp` and `.mlp_residual`
-        [layer, query]; a row summed over heads and keys and its residual are one, and so are the other two.
+        A lazy map [layer, head, query, key], 0 to 1, with `.residual`, `.mlp` and `.mlp_residual` [layer,
+        query]; a row summed over heads and keys and its residual are one, and so are the other two.
         `.routes(target, threshold)` gives the edges over which something reaches a token.
 
     Raises:

@@ -101,7 +101,7 @@ def decompx(
         force: Run it where more than 4 GB are held at once.
 
     Returns:
-        Attributions [source] (or [target, source]) in logits, float32, signed, that sum to the logit;
+        Attributions [source] (or [target, source]) in logits, signed, that sum to the logit;
         `.residual` is what is missing (rounding, unless an option above leaves something out). `.map` is a
         lazy MixingMap [layer, query, key] of the vectors' lengths |T[i, j]| (the authors' `aggregated`; rows
         do not sum to one), each layer cumulative from the input; rows of a coarser unit are the mean over its
@@ -110,8 +110,8 @@ def decompx(
         encoder-decoder; it is its own `.map`.
 
         Held at once are a vector and a value vector for every pair of token and source, 4 (width + width of
-        the values) bytes each in float32 (half precision is computed in float32): 50 MB for 128 tokens of
-        MiniLM. Lengths of all layers are computed together when the first is asked for. The vectors
+        the values) bytes each in float32 (8 in float64; half precision is computed in float32): 50 MB for 128
+        tokens of MiniLM. Lengths of all layers are computed together when the first is asked for. The vectors
         themselves are had from `attnwidgets.tracing.propagation.Propagation`.
 
     Raises:

@@ -48,11 +48,10 @@ def direct_logit_attribution(
         stream: The stream that the head reads, where there are several.
 
     Returns:
-        Attributions [component] (or [target, component]) in logits, float32, signed: "initial" (the
-        embedding that the first block reads), then for every layer "attention 0" or "head 0.1", "bias 0" (of
-        attention's output, and of norms in post-norm blocks) where there is one, "mlp 0", and "final bias"
-        (of the final norm and the head) where there is one. They sum to the logit; `.residual` is what
-        rounding leaves.
+        Attributions [component] (or [target, component]) in logits, signed: "initial" (the embedding that the
+        first block reads), then for every layer "attention 0" or "head 0.1", "bias 0" (of attention's output,
+        and of norms in post-norm blocks) where there is one, "mlp 0", and "final bias" (of the final norm and
+        the head) where there is one. They sum to the logit; `.residual` is what rounding leaves.
         `.map` has what every head reads of every token's state at its layer [layer, head, target, source].
 
     Raises:

@@ -12,7 +12,7 @@ from attnwidgets.explanations.attention_norm import attention_norm
 from attnwidgets.explanations.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice
 from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.rollout import rollout
+from attnwidgets.explanations.rollout import BeyondPrecisionError, rollout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +62,7 @@ def globenc(
 
     Raises:
         ValueError: For an unknown option, where the model's blocks are not described, or (when a layer is
-            opened) where the product of a deep model leaves the range of float32; use "row" then.
+            opened) where the product of a deep model leaves the range of its precision; use "row" then.
     """
     require_choice("normalize", normalize, ("none", "row"))
     blocks = attention_norm(trace, "enc", unit=unit, stream=own_stream(trace, stream, "globenc"))
@@ -73,7 +73,12 @@ def globenc(
     def measure(layer: int) -> Tensor:
         import torch
 
-        return torch.from_numpy(product.layer(layer).copy())
+        try:
+            found = product.layer(layer)
+        except BeyondPrecisionError as error:
+            remedy = "pass normalize='row', which divides rows before the product"
+            raise BeyondPrecisionError(error.said, remedy) from None
+        return torch.from_numpy(found.copy())
 
     return block_map(
         trace,

@@ -60,7 +60,7 @@ def hidden_token_attribution(
     times_input: bool = False,
     stream: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
-    chunk: int | None = None,
+    chunk_size: int | None = None,
     force: bool = False,
 ) -> MixingMap:
     """How strongly a token's output depends on another token's input: norms of Jacobian blocks.
@@ -84,7 +84,7 @@ def hidden_token_attribution(
         stream: "encoder" or "decoder" of an encoder-decoder; the trace's default otherwise. "cross" is
             refused: its keys are no input of these blocks.
         layers: Some layers by number; all by default. "global" stops after the last one named.
-        chunk: How many directions run at once; chosen for about 256 MB by default.
+        chunk_size: How many directions run at once, which bounds the memory; by default as fit 256 MB.
         force: Run it beyond 25,000 input numbers (65 tokens of width 384, 32 of 768).
 
     Returns:
@@ -94,7 +94,7 @@ def hidden_token_attribution(
     Raises:
         UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError),
             or where something stands between the blocks, for "global".
-        ValueError: For an unknown scope, norm or stream, a chunk below 1 or with "spectral", too long an
+        ValueError: For an unknown scope, norm or stream, a chunk_size below 1 or with "spectral", too long an
             input without `force` (the message estimates the time), or NaN inside the model (the message names
             the first layer).
         IndexError: Where the model has no such layer.
@@ -102,9 +102,9 @@ def hidden_token_attribution(
     require_trace(trace, "hidden_token_attribution")
     require_choice("scope", scope, ("global", "local"))
     require_choice("norm", norm, ("frobenius", "spectral"))
-    if chunk is not None and (chunk < 1 or norm == "spectral"):
-        wrong = "is for norm='frobenius'" if norm == "spectral" else f"must be at least 1, not {chunk}"
-        message = f"chunk {wrong}."
+    if chunk_size is not None and (chunk_size < 1 or norm == "spectral"):
+        wrong = "is for norm='frobenius'" if norm == "spectral" else f"must be at least 1, not {chunk_size}"
+        message = f"chunk_size {wrong}."
         raise ValueError(message)
     stream = resolve_stream(trace, stream)
     if stream == "cross":
@@ -132,7 +132,7 @@ def hidden_token_attribution(
         raise ValueError(message)
     if scope == "global":
         _require_chain(blocks, max(chosen))
-    sweep = _Sweep(blocks, max(chosen), scope, norm, chunk, times_input=times_input)
+    sweep = _Sweep(blocks, max(chosen), scope, norm, chunk_size, times_input=times_input)
     options = {"scope": scope, "norm": norm, "normalize": normalize, "times_input": times_input}
     return MixingMap.lazy(
         lambda number: _shares(sweep(number)) if normalize else sweep(number),
@@ -156,12 +156,12 @@ class _Sweep:
         last: int,
         scope: str,
         norm: str,
-        chunk: int | None,
+        chunk_size: int | None,
         *,
         times_input: bool,
     ) -> None:
         self._blocks, self._last, self._scope = blocks, last, scope
-        self._norm, self._chunk = norm, chunk
+        self._norm, self._chunk = norm, chunk_size
         self._times_input = times_input
         self._done: dict[int, NDArray[np.float64]] = {}
         self._lock = threading.Lock()
@@ -177,7 +177,7 @@ class _Sweep:
 
 
 def _norms(
-    blocks: RecordedBlocks, first: int, last: int, norm: str, chunk: int | None, *, times_input: bool
+    blocks: RecordedBlocks, first: int, last: int, norm: str, chunk_size: int | None, *, times_input: bool
 ) -> dict[int, NDArray[np.float64]]:
     """Return per layer the norms [query, key] of its output by the input of layer `first`."""
     import torch
@@ -185,7 +185,7 @@ def _norms(
     start = _start(blocks, first)
     _, n_tokens, width = start.shape
     whole = norm == "spectral"
-    size = width if whole else chunk or blocks.copies_within(first, _CHUNK_BYTES)
+    size = width if whole else chunk_size or blocks.copies_within(first, _CHUNK_BYTES)
     squares = {
         layer: torch.zeros(n_tokens, n_tokens, dtype=torch.float64) for layer in range(first, last + 1)
     }

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import (
-    Groups,
-    aggregate_map,
-    check_partition,
-    keeps_order,
-    regroup,
-    token_counts,
-)
 from attnwidgets.explanations.arrays import Array, as_floats, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import pandas, restore_common
-from attnwidgets.explanations.layered import Layered
+from attnwidgets.explanations.map_units import ReadByUnits
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
-from attnwidgets.explanations.selecting import listed, pick, position, spoken_range
+from attnwidgets.explanations.selecting import pick, position, spoken_range
 from attnwidgets.explanations.vectors import reduced
-from attnwidgets.tracing.units import TokenAxis, Unit
+from attnwidgets.tracing.units import TokenAxis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +26,7 @@ if TYPE_CHECKING:
 Index = int | Iterable[int] | slice | None
 
 
-class MixingMap(Layered):
+class MixingMap(ReadByUnits):
     """Matrices [layer, head?, query, key]: rows are queries (being built), columns are keys (drawn from).
 
     Args:
@@ -290,77 +281,6 @@ class MixingMap(Layered):
         """Return the sum over heads or layers."""
         return self.reduce(axis, "sum")
 
-    def available_units(self) -> tuple[str, ...]:
-        """Return the units that this map can be read in: its own, and those its elements nest in.
-
-        A unit that only one side has (words of a transcript, frames of its sound) leaves the other as it is.
-        """
-        names = dict.fromkeys((*self.query.units, *self.key.units))
-        return tuple(name for name in names if self._groups(name) is not None)
-
-    def _groups(self, name: str) -> tuple[Groups, Groups] | None:
-        query = regroup(self.query_unit, _unit_or(self.query, name, self.query_unit))
-        key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
-        return None if query is None or key is None else (query, key)
-
-    def to(self, unit: str | Unit | tuple[Unit, Unit]) -> MixingMap:
-        """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
-
-        Going through words to sentences gives what going from tokens to sentences gives.
-
-        Args:
-            unit: A unit's name (see `available_units`), a Unit for both axes, or one for each.
-
-        Raises:
-            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens.
-
-        Source: Clark et al. 2019, section 3.
-        """
-        if not isinstance(unit, str):
-            return self._with_units(unit)
-        if unit == self.unit:
-            return self
-        if unit not in self.query.units and unit not in self.key.units:
-            offered = self.available_units()
-            near = suggest(unit, offered)
-            message = f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
-            raise ValueError(message)
-        groups = self._groups(unit)
-        if groups is None:
-            message = (
-                f"a map by {self.unit} cannot be read by {unit}: one {self.unit} lies in several {unit}s. "
-                f"It can be read by {listed(self.available_units())}; start from the method's own map."
-            )
-            raise ValueError(message)
-        weights = token_counts(self.query_unit)
-        query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
-        key = (
-            query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
-        )
-        return self._derive(
-            lambda number: aggregate_map(self.layer(number), groups[0], weights, groups[1]),
-            f"by {unit} (sum over key pieces, mean over query pieces)",
-            unit=unit,
-            query=query,
-            key=key,
-            causal=self.known("causal") if keeps_order(query.units[unit], key.units[unit]) else None,
-        )
-
-    def _with_units(self, unit: Unit | tuple[Unit, Unit]) -> MixingMap:
-        query_unit, key_unit = unit if isinstance(unit, tuple) else (unit, unit)
-        if query_unit.name != key_unit.name:
-            message = f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
-            raise ValueError(message)
-        check_partition(query_unit, len(self.query), "query")
-        check_partition(key_unit, len(self.key), "key")
-        query = _extended(self.query, query_unit)
-        same = self.key is self.query and key_unit == query_unit
-        key = query if same else _extended(self.key, key_unit)
-        if query_unit.name == self.unit:
-            message = f"unit {self.unit!r} is what this map is read by; give the new Unit another name."
-            raise ValueError(message)
-        return self._derive(self.layer, "", query=query, key=key, keep=False).to(query_unit.name)
-
     # Leaving
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -418,13 +338,3 @@ class MixingMap(Layered):
         for number in self.layers:
             self.layer(number)
         return self
-
-
-def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:
-    return axis.units.get(name) or dataclasses.replace(present, name=name)
-
-
-def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
-    if axis.units.get(unit.name) == unit:
-        return axis
-    return dataclasses.replace(axis, units={**axis.units, unit.name: unit})

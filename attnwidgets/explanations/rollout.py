@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
+_REMEDY = (
+    "pass normalize=True, which divides rows before the product, or start_layer=, a later layer to start at"
+)
 _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normalize=False."
 
 
@@ -144,6 +147,19 @@ def _departures(options: Mapping[str, Any], *, first_layer: int) -> list[str]:
     return [phrase for phrase, holds in words.items() if holds]
 
 
+class BeyondPrecisionError(ValueError):
+    """A product that has no place in the precision of its map.
+
+    Args:
+        said: What happened.
+        remedy: What to do about it.
+    """
+
+    def __init__(self, said: str, remedy: str = _REMEDY) -> None:
+        super().__init__(f"{said}; {remedy}.")
+        self.said = said
+
+
 class _Cumulative:
     """Products of the layers so far. Keeps the result of every layer passed, and the last one in float64."""
 
@@ -173,11 +189,9 @@ def _kept(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.floating]
     """Return a product in `dtype`, if it has a place there."""
     largest = float(np.abs(matrix).max(initial=0.0))
     if not largest <= float(np.finfo(dtype).max):
-        message = (
-            f"the product of the layers up to {number} reaches {largest:.2g}, beyond {dtype}; "
-            "normalise rows before the product, or start at a later layer."
+        raise BeyondPrecisionError(
+            f"the product of the layers up to {number} reaches {largest:.2g}, beyond {dtype}"
         )
-        raise ValueError(message)
     kept: Array = matrix.astype(dtype)
     return kept
 

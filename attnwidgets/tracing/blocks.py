@@ -196,8 +196,8 @@ class Block:
         return self.middle + self._feed(self.norm2(read) if self.norm2 is not None else read)
 
     def _feed(self, x: Tensor) -> Tensor:
-        # Some of these modules hold dropout: the model is borrowed, for they may be in training mode.
-        with borrowed(self.model):
+        # Some of these modules hold dropout: the block is borrowed, for they may be in training mode.
+        with borrowed(self.module):
             return self.through(self.layout.mlp, x)
 
     def through(self, paths: Iterable[str], states: Tensor) -> Tensor:

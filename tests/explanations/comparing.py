@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.explanation import Explanation
 
 from .against_authors import classified_traces, decoder_traces, numbers, traces
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-# Maps hold float32: half a unit in the last place of a number up to one, and of any number relative to it.
-ROUNDED = 3e-8
-ROUNDED_RELATIVE = 6e-8
 EXACT = 1e-9
+# A reference that is stored in float32: half a unit in the last place of a number, relative to it.
+ROUNDED = 6e-8
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Comparison:
         found: Takes a trace, returns a map, attributions or an array. Where `asks`, it also takes a function
             that gives another quantity of the file for the same input: what the authors asked.
         single: By how much results of float32 models may differ.
-        double: By how much results of float64 models may differ, before a map rounds them to float32.
+        double: By how much results of float64 models may differ.
         relative: Whether differences are relative, number by number, rather than absolute.
         why: What keeps the tolerances from being smaller; "" where single precision does.
         layer: Which layer is compared; None for all.
@@ -53,13 +52,12 @@ class Comparison:
     slow: bool = False
     asks: bool = False
 
-    def off(self, given: dict[str, Any], expected: Any, *, exact: bool) -> float:
+    def off(self, given: dict[str, Any], expected: Any) -> float:
         """Return the largest difference over all inputs that the file has.
 
         Args:
             given: Traces by their names.
             expected: The file.
-            exact: Whether what a map computes is compared before it is rounded to float32.
         """
         worst = -1.0
         for name, trace in given.items():
@@ -68,24 +66,23 @@ class Comparison:
                 continue
             theirs = expected[key].astype(np.float64)
             beside = functools.partial(_beside, expected, name)
-            ours = self._ours(trace, beside, exact=exact)
+            ours = self._ours(trace, beside)
             assert ours.shape == theirs.shape, key
             apart = np.abs(ours - theirs)
             worst = max(worst, float((apart / np.abs(theirs) if self.relative else apart).max()))
         assert worst >= 0, f"{self.file} has no {self.quantity}"
         return worst
 
-    def _ours(self, trace: Any, beside: Callable[[str], np.ndarray], *, exact: bool) -> np.ndarray:
+    def _ours(self, trace: Any, beside: Callable[[str], np.ndarray]) -> np.ndarray:
         kept = _computed.setdefault(trace, {})
-        if (self.ours, exact) not in kept:
-            made = self.found(trace, beside) if self.asks else self.found(trace)
-            kept[self.ours, exact] = as_array(made, exact=exact)
-        found = kept[self.ours, exact]
+        if self.ours not in kept:
+            kept[self.ours] = plain(self.found(trace, beside) if self.asks else self.found(trace))
+        found = kept[self.ours]
         return found if self.layer is None else found[self.layer]
 
 
 # The same call is compared with several files.
-_computed: weakref.WeakKeyDictionary[Any, dict[tuple[str, bool], np.ndarray]] = weakref.WeakKeyDictionary()
+_computed: weakref.WeakKeyDictionary[Any, dict[str, np.ndarray]] = weakref.WeakKeyDictionary()
 
 
 def _beside(expected: Any, name: str, quantity: str) -> np.ndarray:
@@ -93,16 +90,10 @@ def _beside(expected: Any, name: str, quantity: str) -> np.ndarray:
     return found
 
 
-def as_array(found: Any, *, exact: bool) -> np.ndarray:
-    """Return numbers in float64; of a map before they are rounded to float32, where asked for."""
-    if isinstance(found, MixingMap) and exact:
-        found = np.stack([plain(found._compute(layer)) for layer in found.layers])
-    elif hasattr(found, "values"):
-        found = found.values
-    return plain(found)
-
-
 def plain(found: Any) -> np.ndarray:
+    """Return the numbers of an explanation, a tensor or an array, as they come but for their type."""
+    if isinstance(found, Explanation):
+        found = found.values
     return np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float64)
 
 
@@ -129,7 +120,7 @@ def measured(
     """Yield comparisons with by how much each is off, for models of a precision."""
     given = models(shared, dtype)
     for one in comparisons:
-        yield one, one.off(given(one.file), numbers(shared, one.file), exact=dtype == "float64")
+        yield one, one.off(given(one.file), numbers(shared, one.file))
 
 
 HEADS = (

@@ -16,7 +16,7 @@ from attnwidgets.explanations.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.rollout import rollout
 from attnwidgets.explanations.value_zeroing import value_zeroing
 
-from .comparing import EXACT, ROUNDED, ROUNDED_RELATIVE, Comparison, as_array, plain
+from .comparing import EXACT, ROUNDED, Comparison, plain
 from .comparisons_of_logits import OF_LOGITS
 
 if TYPE_CHECKING:
@@ -51,16 +51,13 @@ def _parts(trace: Any, measure: Callable[[Any], Any]) -> np.ndarray:
 
 def _lengths(trace: Any) -> np.ndarray:
     """Return |v W_O| of every head and token, which the attention weight leaves of a head's norm."""
-    heads, weights = (
-        as_array(attention_norm(trace, per_head=True), exact=True),
-        as_array(attention(trace), exact=True),
-    )
+    heads, weights = plain(attention_norm(trace, per_head=True)), plain(attention(trace))
     return (heads / weights).mean(axis=2)
 
 
 _SHIFT = 1e-6  # inside the authors' distance
 _IN_SINGLE = "the reference is stored in float32"
-_OF_MAPS = "layers are multiplied as the maps hold them, in float32"
+_NORM_IN_SINGLE = "Gemma's RMSNorm computes in float32, whatever the model is in"
 _NORMS = {
     "attn_norm": "attn",
     "attn_norm_res": "res",
@@ -94,9 +91,9 @@ def _ratios(file: str, names: tuple[str, ...]) -> list[Comparison]:
             f'mixing_ratio(trace, "{_RATIOS[name]}")',
             lambda trace, variant=_RATIOS[name]: mixing_ratio(trace, variant),
             5e-5,
-            2 * ROUNDED_RELATIVE,
+            ROUNDED,
             relative=True,
-            why=f"{_IN_SINGLE}, and so are Attributions",
+            why=_IN_SINGLE,
         )
         for name in names
     ]
@@ -109,13 +106,13 @@ def _heads(file: str) -> Comparison:
         "attention_norm(trace, per_head=True)",
         lambda trace: attention_norm(trace, per_head=True),
         5e-5,
-        ROUNDED_RELATIVE,
+        ROUNDED,
         relative=True,
         why=_IN_SINGLE,
     )
 
 
-def _alti(quantity: str, single: float, double: float, why: str = "", **options: Any) -> list[Comparison]:
+def _alti(quantity: str, single: float, **options: Any) -> list[Comparison]:
     said = "".join(f", {name}={value!r}" for name, value in options.items())
     return [
         Comparison(
@@ -133,8 +130,7 @@ def _alti(quantity: str, single: float, double: float, why: str = "", **options:
             f'alti(trace{said}, compat="authors")',
             lambda trace: alti(trace, **options, compat="authors"),
             single,
-            double,
-            why=why,
+            EXACT,
         ),
     ]
 
@@ -147,8 +143,8 @@ def _rolled(quantity: str, how: str, options: dict[str, Any]) -> Comparison:
         f"rollout(trace{said})",
         lambda trace: rollout(trace, head_reduce=how, **options),
         1e-6,
-        3e-7,
-        why=f"{_IN_SINGLE}, and so is recorded attention",
+        ROUNDED,
+        why=_IN_SINGLE,
     )
 
 
@@ -161,8 +157,8 @@ COMPARISONS: tuple[Comparison, ...] = (
             f'attention(trace).reduce("head", "{how}")',
             lambda trace, how=how: attention(trace).reduce("head", how),
             5e-6,
-            6e-7 if how == "sum" else ROUNDED_RELATIVE,
-            why=f"{_IN_SINGLE}, and so is recorded attention",
+            6e-7 if how == "sum" else ROUNDED,
+            why=f"{_IN_SINGLE}, sums of heads up to 12" if how == "sum" else _IN_SINGLE,
         )
         for how in ("mean", "max", "sum")
     ),
@@ -175,20 +171,18 @@ COMPARISONS: tuple[Comparison, ...] = (
             "attention_flow(trace)",
             attention_flow,
             1e-6,
-            1e-6,
+            1e-8,
             layer=layer,
-            why="capacities are integers, 1e-9 apart, of attention recorded in float32",
+            why="capacities are integers, 1e-9 apart",
         )
         for quantity, layer in (("flow_all_layers", None), ("flow_last", -1))
     ),
-    Comparison(
-        "hidden_states", "attentions", "attention(trace)", attention, 5e-6, ROUNDED_RELATIVE, why=_IN_SINGLE
-    ),
+    Comparison("hidden_states", "attentions", "attention(trace)", attention, 5e-6, ROUNDED, why=_IN_SINGLE),
     Comparison("hidden_states", "hidden_states", "what the blocks read", _states, 2e-5, 5e-7, why=_IN_SINGLE),
     # Norms, GlobEnc
-    *_norms("globenc_and_norms", _NORMS, ROUNDED_RELATIVE, _IN_SINGLE),
-    *_norms("kobayashi_emnlp2020", {"attn_norm": "attn"}, ROUNDED_RELATIVE, _IN_SINGLE),
-    *_norms("kobayashi_emnlp2021", dict(list(_NORMS.items())[:3]), ROUNDED_RELATIVE, _IN_SINGLE),
+    *_norms("globenc_and_norms", _NORMS, ROUNDED, _IN_SINGLE),
+    *_norms("kobayashi_emnlp2020", {"attn_norm": "attn"}, ROUNDED, _IN_SINGLE),
+    *_norms("kobayashi_emnlp2021", dict(list(_NORMS.items())[:3]), ROUNDED, _IN_SINGLE),
     *_norms("alti", {"norm_res_ln1": "res_ln", "norm_res_ln1_ln2": "enc"}, EXACT, ""),
     *(_heads(f"{file}") for file in ("globenc_and_norms", "kobayashi_emnlp2020", "kobayashi_emnlp2021")),
     Comparison(
@@ -197,9 +191,9 @@ COMPARISONS: tuple[Comparison, ...] = (
         "attention_norm(trace, per_head=True) / attention(trace)",
         _lengths,
         5e-5,
-        2 * ROUNDED_RELATIVE,
+        ROUNDED,
         relative=True,
-        why=f"{_IN_SINGLE}, and so is recorded attention",
+        why=_IN_SINGLE,
     ),
     *_ratios("globenc_and_norms", tuple(_RATIOS)),
     *_ratios("kobayashi_emnlp2021", tuple(_RATIOS)[:3]),
@@ -210,10 +204,10 @@ COMPARISONS: tuple[Comparison, ...] = (
             "globenc(trace)",
             globenc,
             5e-5,
-            5e-7,
+            ROUNDED,
             relative=True,
             layer=layer,
-            why=f"{_IN_SINGLE}; {_OF_MAPS}",
+            why=_IN_SINGLE,
         )
         for quantity, layer in (
             ("globenc_rollout_all_layers_unnormalized", None),
@@ -221,11 +215,11 @@ COMPARISONS: tuple[Comparison, ...] = (
         )
     ),
     # ALTI
-    *_alti("alti_layer_contributions", 5e-6, EXACT),
-    *_alti("alti_rollout", 5e-6, 3e-7, _OF_MAPS, rolled_out=True),
-    *_alti("alti_l2_layer_contributions", 5e-6, EXACT, distance="l2"),
-    *_alti("alti_l2_rollout", 5e-6, 3e-7, _OF_MAPS, distance="l2", rolled_out=True),
-    *_alti("alti_ln2_layer_contributions", 1e-4, EXACT, after="norm2"),
+    *_alti("alti_layer_contributions", 5e-6),
+    *_alti("alti_rollout", 5e-6, rolled_out=True),
+    *_alti("alti_l2_layer_contributions", 5e-6, distance="l2"),
+    *_alti("alti_l2_rollout", 5e-6, distance="l2", rolled_out=True),
+    *_alti("alti_ln2_layer_contributions", 1e-4, after="norm2"),
     Comparison(
         "alti",
         "resultant_l1_norm",
@@ -255,8 +249,7 @@ COMPARISONS: tuple[Comparison, ...] = (
         'rollout(attention_norm(trace, "res_ln", normalize="row"), residual=None)',
         lambda trace: rollout(attention_norm(trace, "res_ln", normalize="row"), residual=None),
         5e-6,
-        3e-7,
-        why=_OF_MAPS,
+        EXACT,
     ),
     Comparison(
         "alti",
@@ -265,7 +258,7 @@ COMPARISONS: tuple[Comparison, ...] = (
         rollout,
         1e-6,
         3e-7,
-        why=f"{_IN_SINGLE}, and so is recorded attention",
+        why="the reference is computed in float32",
     ),
     # Value zeroing
     Comparison("value_zeroing__cosine", "normalized", "value_zeroing(trace)", value_zeroing, 1e-5, EXACT),
@@ -283,8 +276,7 @@ COMPARISONS: tuple[Comparison, ...] = (
         "rollout(value_zeroing(trace), residual=None)",
         lambda trace: rollout(value_zeroing(trace), residual=None),
         1e-5,
-        3e-7,
-        why=_OF_MAPS,
+        EXACT,
     ),
     # The context-mixing toolkit
     Comparison("toolkit_bert", "value_zeroing", "value_zeroing(trace)", value_zeroing, 1e-5, EXACT),
@@ -294,18 +286,9 @@ COMPARISONS: tuple[Comparison, ...] = (
         'attention(trace).reduce("head", "mean")',
         lambda trace: attention(trace).reduce("head", "mean"),
         1e-6,
-        ROUNDED,
-        why="recorded attention is float32",
+        EXACT,
     ),
-    Comparison(
-        "toolkit_bert",
-        "attention_rollout",
-        "rollout(trace)",
-        rollout,
-        1e-6,
-        3e-7,
-        why="recorded attention is float32",
-    ),
+    Comparison("toolkit_bert", "attention_rollout", "rollout(trace)", rollout, 1e-6, EXACT),
     *(
         Comparison(
             "toolkit_bert",
@@ -323,8 +306,7 @@ COMPARISONS: tuple[Comparison, ...] = (
         'globenc(trace, "row")',
         lambda trace: globenc(trace, "row"),
         5e-6,
-        3e-7,
-        why=_OF_MAPS,
+        EXACT,
     ),
     *(
         comparison
@@ -336,8 +318,8 @@ COMPARISONS: tuple[Comparison, ...] = (
                 'attention(trace).reduce("head", "mean")',
                 lambda trace: attention(trace).reduce("head", "mean"),
                 1e-5,
-                ROUNDED if "gpt2" in file else 1e-6,
-                why="recorded attention is float32",
+                EXACT if "gpt2" in file else 1e-6,
+                why="" if "gpt2" in file else _NORM_IN_SINGLE,
             ),
             Comparison(
                 file,
@@ -346,7 +328,7 @@ COMPARISONS: tuple[Comparison, ...] = (
                 _states,
                 1e-4,
                 EXACT if "gpt2" in file else 5e-5,
-                why="" if "gpt2" in file else "RMSNorm is written in float32",
+                why="" if "gpt2" in file else _NORM_IN_SINGLE,
             ),
         )
     ),
@@ -357,7 +339,7 @@ COMPARISONS: tuple[Comparison, ...] = (
         value_zeroing,
         1e-5,
         5e-6,
-        why="RMSNorm is written in float32",
+        why=_NORM_IN_SINGLE,
     ),
     Comparison(
         "tiny_gpt2_toolkit_vz",

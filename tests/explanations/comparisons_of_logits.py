@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.alti import alti
 from attnwidgets.explanations.alti_logit import alti_logit
 from attnwidgets.explanations.contribution_graph import contribution_graph
 from attnwidgets.explanations.decompx import decompx
 from attnwidgets.explanations.direct_logit_attribution import direct_logit_attribution
 
-from .comparing import Comparison
+from .comparing import EXACT, Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Beside = Callable[[str], np.ndarray]
 
-_VALUES = "Attributions are float32"
 _VARIANTS: dict[str, dict[str, Any]] = {
     "paper_absdot_geluZO": {},
     "bias_abssim": {"bias": "abssim"},
@@ -42,8 +42,7 @@ def _decompx(variant: str, options: dict[str, Any]) -> list[Comparison]:
             f"{call}.values.T",
             lambda trace: decompx(trace, [0, 1], **options).values.T,
             1e-6,
-            1e-8,
-            why=_VALUES,
+            EXACT,
             slow=True,
         ),
         Comparison(
@@ -52,9 +51,8 @@ def _decompx(variant: str, options: dict[str, Any]) -> list[Comparison]:
             f"{call}.map",
             lambda trace: decompx(trace, [0, 1], **options).map.values,
             1e-4,
-            1e-7,
+            EXACT,
             relative=True,
-            why="the map is float32",
             slow=True,
         ),
     ]
@@ -77,7 +75,13 @@ def _taken_apart(row: str) -> Callable[[Any, Beside], np.ndarray]:
 
 
 def _alti_logit(
-    quantity: str, call: str, found: Callable[[Any, Beside], Any], *, single: float, double: float, why: str
+    quantity: str,
+    call: str,
+    found: Callable[[Any, Beside], Any],
+    *,
+    single: float,
+    double: float = EXACT,
+    why: str = "",
 ) -> Comparison:
     return Comparison(
         "tiny_gpt2_alti_logit", quantity, call, found, single, double, why=why, slow=True, asks=True
@@ -111,8 +115,7 @@ def _graph(number: int, quantity: str) -> Comparison:
         f'contribution_graph(trace, compat="authors"), layer {number}: {quantity.replace("_", " ")}',
         found,
         1e-6,
-        5e-8,
-        why="the map is float32",
+        EXACT,
         slow=True,
     )
 
@@ -125,8 +128,6 @@ OF_LOGITS: tuple[Comparison, ...] = (
             f"direct_logit_attribution(trace, [target, foil]): {row}",
             _taken_apart(row),
             single=2e-5,
-            double=5e-7,
-            why=_VALUES,
         )
         for quantity, row in (
             ("mlp_logit_layers", "mlp"),
@@ -140,24 +141,18 @@ OF_LOGITS: tuple[Comparison, ...] = (
         "direct_logit_attribution(trace, [target, foil]).map",
         lambda trace, beside: direct_logit_attribution(trace, _pair(beside)).map.values,
         single=2e-5,
-        double=5e-7,
-        why="the map is float32",
     ),
     _alti_logit(
         "logit_aff_x_j_per_layer",
         "alti_logit(trace, [target, foil], tracked=False).map",
         lambda trace, beside: _by_layer(trace, beside, tracked=False),
         single=2e-5,
-        double=5e-7,
-        why="the map is float32",
     ),
     _alti_logit(
         "logit_lin_x_j_last",
         'alti_logit(trace, [target, foil], tracked=False, biases="apart").map',
         lambda trace, beside: alti_logit(trace, _pair(beside), tracked=False, biases="apart").map.values,
         single=2e-5,
-        double=5e-7,
-        why="the map is float32",
     ),
     _alti_logit(
         "logit_aff_x_j_alti_per_layer",
@@ -166,8 +161,6 @@ OF_LOGITS: tuple[Comparison, ...] = (
             1, 0, 2
         ),
         single=2e-5,
-        double=2e-6,
-        why="the map is float32; so are the layers that ALTI multiplies",
     ),
     _alti_logit(
         "alti_logit_contrastive",
@@ -182,8 +175,17 @@ OF_LOGITS: tuple[Comparison, ...] = (
         'alti_logit(trace, target, foil, initial="apart", compat="authors")',
         lambda trace, beside: _contrast(trace, beside, compat="authors"),
         single=2e-5,
-        double=2e-6,
-        why=f"{_VALUES}; so are the layers that ALTI multiplies",
+    ),
+    *(
+        _alti_logit(quantity, call, lambda trace, _, options=options: alti(trace, **options), single=2e-6)
+        for quantity, call, options in (
+            ("alti_layer_contributions", 'alti(trace, compat="authors")', {"compat": "authors"}),
+            (
+                "alti_rollout",
+                'alti(trace, rolled_out=True, compat="authors")',
+                {"rolled_out": True, "compat": "authors"},
+            ),
+        )
     ),
     *(
         _graph(number, quantity)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What is tried of a method beside its defaults; a method that is new is tried with its defaults.
 _OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "alti": [{"distance": "l2"}, {"rolled_out": True}, {"after": "norm2"}, {"compat": "authors"}],
+    "alti": [{"distance": "l2"}, {"rolled_out": True}, {"after": "norm2"}],
     "attention_norm": [
         *({"variant": variant} for variant in ("res", "res_ln", "enc")),
         {"per_head": True},

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 IMPLIED = {
     "logits", "pooler_norm", "sum_over_tokens_minus_hidden_maxabs", "aggregated_vectors_last",  # DecompX
     "tokens_target_foil", "logits_last", "logit_aff_x_j", "logit_contrastive_nomix",  # ALTI-Logit
-    "alti_layer_contributions", "alti_rollout",
 }  # fmt: skip
 
 

@@ -34,6 +34,8 @@ CASES = {
     "rollout": lambda: rollout(attention_map()),
     "rectangle": lambda: MixingMap(shares(1, 2, 3), query=list("ab"), key=list("xyz"), stream="cross"),
     "hostile": hostile_map,
+    "float64": lambda: MixingMap(np.array([[1 / 3, 2 / 3], [0.1, 0.9]]), query=["a", "b"]),
+    "float32 attributions": lambda: Attributions(np.float32([1 / 3, -0.1]), axis=["a", "b"]),
     "attributions": lambda: Attributions(
         [[1.0, -2.0], [0.0, 1.0]], axis=["a", "b"], target=["x", "y"], foil="z", residual=[0.1, 0.2]
     ),
@@ -48,6 +50,7 @@ def test_what_is_opened_is_what_was_saved(case, name, tmp_path):
     assert type(found) is type(saved)
     np.testing.assert_array_equal(found.values, saved.values)
     assert repr(found) == repr(saved)
+    assert found.dtype == saved.dtype == found.values.dtype == saved.values.dtype
     for fact in ("provenance", "predictions", "warning", "trace_id", "unit", "signed"):
         assert getattr(found, fact) == getattr(saved, fact)
     if isinstance(saved, MixingMap):

@@ -52,9 +52,8 @@ def test_scores_and_lengths_are_the_authors(classified, shared, variant) -> None
     single = dtype == "float32"
     for name in ("s1_short8", "s8_pair", *(("s2_subwords", "s4_agreement") if not VARIANTS[variant] else ())):
         found = decompx(traces[name], [0, 1], **VARIANTS[variant])
-        # Values are float32: what is left in double precision is their rounding.
-        assert np.abs(found.values.T - expected[f"{name}/classifier"]).max() < (1e-6 if single else 1e-8)
-        assert relative(found.map.values, expected[f"{name}/aggregated_norm"]) < (1e-4 if single else 1e-7)
+        assert np.abs(found.values.T - expected[f"{name}/classifier"]).max() < (1e-6 if single else 1e-9)
+        assert relative(found.map.values, expected[f"{name}/aggregated_norm"]) < (1e-4 if single else 1e-9)
         rest = expected[f"{name}/logits"] - expected[f"{name}/classifier"].sum(0)
         assert np.abs(np.array(found.residual) - rest).max() < (1e-6 if single else 1e-9)
 

@@ -31,7 +31,7 @@ def test_a_product_beyond_the_precision_says_what_to_do(dtype: str, scale: float
     for block in model.h:
         block.attn.c_proj.weight.data *= scale
     found = trace(model, None, [5, 17, 31])
-    with pytest.raises(ValueError, match=rf"beyond {dtype}; normalise rows"):
+    with pytest.raises(ValueError, match=rf"beyond {dtype}; pass normalize='row'"):
         globenc(found).layer(3)
     assert np.isfinite(globenc(found, "row").values).all()
     assert not np.triu(globenc(found, "row").values, 1).any()

@@ -59,7 +59,7 @@ def test_it_equals_reverse_mode(family):
     given = trace(model, None, IDS, max_new_tokens=2 if family == "T5" else 0)
     for stream in (name for name in given.streams if name != "cross"):
         whole = hidden_token_attribution(given, stream=stream, normalize=False)
-        local = hidden_token_attribution(given, stream=stream, normalize=False, scope="local", chunk=7)
+        local = hidden_token_attribution(given, stream=stream, normalize=False, scope="local", chunk_size=7)
         last = given.n_layers(stream) - 1
         for found, first in ((whole, 0), (local, last)):
             expected = jacobian_norms(given, stream, first, last)
@@ -111,7 +111,7 @@ def test_wrong_options_are_named():
         hidden_token_attribution(given, scope="locl")
     with pytest.raises(ValueError, match='stream="encoder"'):
         hidden_token_attribution(given, stream="cross")
-    with pytest.raises(ValueError, match="chunk must be at least 1, not -1"):
-        hidden_token_attribution(given, chunk=-1)
+    with pytest.raises(ValueError, match="chunk_size must be at least 1, not -1"):
+        hidden_token_attribution(given, chunk_size=-1)
     with pytest.raises(UnsupportedModelError, match="hidden_token_attribution runs the model again"):
         hidden_token_attribution(from_attentions(np.full((1, 1, 2, 2), 0.5), tokens=["a", "b"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnwidgets.explanations.alti import alti
 from attnwidgets.explanations.attention_norm import attention_norm
+from attnwidgets.explanations.contribution_graph import contribution_graph
 from attnwidgets.explanations.globenc import globenc
+from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
+from attnwidgets.explanations.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.value_zeroing import value_zeroing
 from attnwidgets.tracing.run import trace
 from attnwidgets.tracing.units import Unit
@@ -18,6 +22,7 @@ from tests.tracing import tiny
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 TOKENS, DIM, HEADS, HIDDEN = 192, 48, 4, 64
 # One float64 for every head and pair, and a vector of float32 for every pair.
@@ -29,8 +34,16 @@ NORMS = {
     },
     "per head": lambda found: attention_norm(found, per_head=True),
     "globenc": globenc,
-    "in pairs": lambda found: attention_norm(found, "res_ln", unit=pairs()),
+    "in pairs": lambda found: attention_norm(found, "res_ln", unit=pairs(len(found.tokens))),
 }
+
+
+@pytest.fixture
+def peak(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
+    """Return what measures how many bytes torch holds at once, as the figures do."""
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    found: Callable[[Callable[[], Any]], int] = importlib.import_module("allocated").peak
+    return found
 
 
 class Largest(TorchDispatchMode):
@@ -48,16 +61,16 @@ class Largest(TorchDispatchMode):
         return made
 
 
-def pairs() -> Unit:
-    spans = tuple((first, first + 1) for first in range(0, TOKENS, 2))
+def pairs(tokens: int) -> Unit:
+    spans = tuple((first, first + 1) for first in range(0, tokens, 2))
     return Unit("pair", tuple(map(str, range(len(spans)))), spans, (False,) * len(spans))
 
 
-def largest(measure: Callable[[Any], Any], family: str) -> int:
+def largest(measure: Callable[[Any], Any], family: str, tokens: int = TOKENS) -> int:
     """Return the largest tensor made for a measure of a new trace, the pass through the model included."""
     sizes = {"hidden_size": DIM, "num_attention_heads": HEADS, "intermediate_size": HIDDEN}
-    options = {"num_hidden_layers": 2, "max_position_embeddings": TOKENS, **sizes}
-    found = trace(tiny.build(lambda: tiny._plain(family, "Model", **options)), None, [7] * TOKENS)
+    options = {"num_hidden_layers": 2, "max_position_embeddings": tokens, **sizes}
+    found = trace(tiny.build(lambda: tiny._plain(family, "Model", **options)), None, [7] * tokens)
     with Largest() as seen:
         values = measure(found).values
     assert values.any()
@@ -69,9 +82,31 @@ def test_lengths_take_no_more_than_attention_does(name: str) -> None:
     assert 0 < largest(NORMS[name], "Bert") <= ATTENTION < PAIRS
 
 
-@pytest.mark.parametrize("measure", [alti, value_zeroing])
+@pytest.mark.parametrize("name", [*NORMS, "mixing ratio"])
+@pytest.mark.parametrize("tokens", [192, 384])
+def test_lengths_hold_some_times_the_attention_and_the_states(
+    name: str, tokens: int, peak: Callable[[Callable[[], Any]], int]
+) -> None:
+    width = 256
+    sizes = {"hidden_size": width, "num_attention_heads": HEADS, "intermediate_size": HIDDEN}
+    options = {"num_hidden_layers": 2, "max_position_embeddings": tokens, **sizes}
+    found = trace(tiny.build(lambda: tiny._plain("Bert", "Model", **options)), None, [7] * tokens)
+    measure = NORMS.get(name, mixing_ratio)
+    bound = 8 * 4 * (HEADS * tokens**2 + 2 * tokens * width) + 2**22  # the last is one chunk
+    assert 0 < peak(lambda: measure(found).values) <= bound < 4 * width * tokens**2
+
+
+@pytest.mark.parametrize(
+    ("measure", "tokens", "few"),
+    [
+        *((measure, TOKENS, 2) for measure in (alti, value_zeroing, contribution_graph)),
+        (hidden_token_attribution, 4, 16),
+    ],
+)
 @pytest.mark.parametrize("family", ["Bert", "Llama"])
-def test_chunks_bound_what_is_held(measure: Any, family: str) -> None:
-    small, whole = (largest(lambda found, n=n: measure(found, chunk_size=n), family) for n in (2, TOKENS))
-    assert 0 < small <= max(ATTENTION, 4 * 2 * TOKENS * HIDDEN)
+def test_chunks_bound_what_is_held(measure: Any, tokens: int, few: int, family: str) -> None:
+    small, whole = (
+        largest(lambda found, n=n: measure(found, chunk_size=n), family, tokens) for n in (few, TOKENS)
+    )
+    assert 0 < small <= max(8 * HEADS * tokens**2, 8 * few * tokens * HIDDEN)
     assert whole > small

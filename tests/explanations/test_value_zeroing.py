@@ -74,11 +74,11 @@ def test_the_toolkits_numbers_on_minilm(traces, mixing):
         assert apart(found, theirs[f"{name}/value_zeroing"]) < TOLERANCES["toolkit_bert"]
 
 
-def test_float64_is_exact_up_to_the_floats_that_maps_hold(minilm, traces, mixing):
+def test_float64_is_exact(minilm, traces, mixing):
     theirs = np.load(mixing / "value_zeroing__cosine__float64.npz")
     model = copy.deepcopy(minilm[0]).double()
     found = value_zeroing(trace(model, minilm[1], traces["s1_short8"].text)).values
-    assert apart(found, theirs["s1_short8/normalized"]) < np.finfo(np.float32).eps / 2
+    assert apart(found, theirs["s1_short8/normalized"]) < 1e-9
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""Reading a map in coarser units: words, sentences, any spans."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.aggregation import (
+    Groups,
+    aggregate_map,
+    check_partition,
+    keeps_order,
+    regroup,
+    token_counts,
+)
+from attnwidgets.explanations.layered import Layered
+from attnwidgets.explanations.selecting import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.tracing.units import TokenAxis, Unit
+
+
+class ReadByUnits(Layered):
+    """Layers whose rows and columns can be put together: what a MixingMap is in any unit."""
+
+    @property
+    @abstractmethod
+    def map(self) -> MixingMap:
+        """This map."""
+
+    @abstractmethod
+    def _derive(
+        self, compute: Callable[[int], Any], step: str, *, by_layer: bool = True, **changes: Any
+    ) -> MixingMap:
+        """Return the map that `compute` makes of this one, layer by layer."""
+
+    def available_units(self) -> tuple[str, ...]:
+        """Return the units that this map can be read in: its own, and those its elements nest in.
+
+        A unit that only one side has (words of a transcript, frames of its sound) leaves the other as it is.
+        """
+        names = dict.fromkeys((*self.query.units, *self.key.units))
+        return tuple(name for name in names if self._groups(name) is not None)
+
+    def _groups(self, name: str) -> tuple[Groups, Groups] | None:
+        query = regroup(self.query_unit, _unit_or(self.query, name, self.query_unit))
+        key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
+        return None if query is None or key is None else (query, key)
+
+    def to(self, unit: str | Unit | tuple[Unit, Unit]) -> MixingMap:
+        """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
+
+        Going through words to sentences gives what going from tokens to sentences gives.
+
+        Args:
+            unit: A unit's name (see `available_units`), a Unit for both axes, or one for each.
+
+        Raises:
+            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens.
+
+        Source: Clark et al. 2019, section 3.
+        """
+        if not isinstance(unit, str):
+            return self._with_units(unit)
+        if unit == self.unit:
+            return self.map
+        if unit not in self.query.units and unit not in self.key.units:
+            offered = self.available_units()
+            near = suggest(unit, offered)
+            message = f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
+            raise ValueError(message)
+        groups = self._groups(unit)
+        if groups is None:
+            message = (
+                f"a map by {self.unit} cannot be read by {unit}: one {self.unit} lies in several {unit}s. "
+                f"It can be read by {listed(self.available_units())}; start from the method's own map."
+            )
+            raise ValueError(message)
+        weights = token_counts(self.query_unit)
+        query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
+        key = (
+            query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
+        )
+        return self._derive(
+            lambda number: aggregate_map(self.layer(number), groups[0], weights, groups[1]),
+            f"by {unit} (sum over key pieces, mean over query pieces)",
+            unit=unit,
+            query=query,
+            key=key,
+            causal=self.known("causal") if keeps_order(query.units[unit], key.units[unit]) else None,
+        )
+
+    def _with_units(self, unit: Unit | tuple[Unit, Unit]) -> MixingMap:
+        query_unit, key_unit = unit if isinstance(unit, tuple) else (unit, unit)
+        if query_unit.name != key_unit.name:
+            message = f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
+            raise ValueError(message)
+        check_partition(query_unit, len(self.query), "query")
+        check_partition(key_unit, len(self.key), "key")
+        query = _extended(self.query, query_unit)
+        same = self.key is self.query and key_unit == query_unit
+        key = query if same else _extended(self.key, key_unit)
+        if query_unit.name == self.unit:
+            message = f"unit {self.unit!r} is what this map is read by; give the new Unit another name."
+            raise ValueError(message)
+        return self._derive(self.layer, "", query=query, key=key, keep=False).to(query_unit.name)
+
+
+def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:
+    return axis.units.get(name) or dataclasses.replace(present, name=name)
+
+
+def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
+    if axis.units.get(unit.name) == unit:
+        return axis
+    return dataclasses.replace(axis, units={**axis.units, unit.name: unit})
