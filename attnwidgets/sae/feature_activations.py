@@ -135,6 +135,11 @@ class FeatureActivations(Explanation):
         return np.diff(self._ends, prepend=0)
 
     @property
+    def skips_first(self) -> bool:
+        """Whether the first token is a decoder's, on whose states no SAE is trained."""
+        return bool(self.provenance["options"].get("skip_first"))
+
+    @property
     def features(self) -> tuple[int, ...]:
         """The features that fire on any token, rising."""
         return tuple(int(number) for number in np.unique(self._features))
@@ -186,11 +191,13 @@ class FeatureActivations(Explanation):
 
         Args:
             k: How many.
-            special: Whether special tokens count: SAEs are rarely trained on them, and mean little there.
+            special: Whether special tokens, and the first one of a decoder, count: SAEs are rarely trained on
+                them, and mean little there.
         """
-        counted = (
-            np.ones(len(self.labels), dtype=bool) if special else ~np.array(self.source_unit.special, bool)
-        )
+        counted = np.ones(len(self.labels), dtype=bool)
+        if not special:
+            counted = ~np.array(self.source_unit.special, bool)
+            counted[:1] &= not self.skips_first
         inside = counted[self._rows]
         largest = np.zeros(self.d_sae, dtype=np.float32)
         np.maximum.at(largest, self._features[inside], self._activations[inside])

@@ -14,7 +14,7 @@ from attnwidgets.sae.tap import reading
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.places import block_names
-from attnwidgets.tracing.recorder import forward_parameters
+from attnwidgets.tracing.recorder import can_generate, forward_parameters
 
 if TYPE_CHECKING:
     from torch import nn
@@ -82,7 +82,10 @@ def sae_features(
         a = sae.encode(h)
         error = (h - sae.decode(a, h)).norm(dim=-1) / h.norm(dim=-1).clamp_min(torch.finfo(h.dtype).tiny)
         found = a if activation == "raw" else sae.encode(h, activation=activation)
+    # A decoder's first token has a state of its own kind, on which no SAE is trained.
+    decodes = can_generate(model) and "decoder_input_ids" not in forward_parameters(model)
     asked: dict[str, Any] = {
+        "skip_first": decodes and not next(iter(axis.units.values())).special[0],
         "sae": repr(sae),
         "site": place.name,
         "layer": place.block,

@@ -151,7 +151,7 @@ class View(anywidget.AnyWidget):
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
-            options=self._options,
+            options=dict(self._options),
             **traits,
             **({} if layout is None else {"layout": layout}),
         )

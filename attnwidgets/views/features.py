@@ -50,6 +50,7 @@ class Looked:
             "site": site_of(self.activations or self.stats),
             "stream": "" if self.activations is None else self.activations.stream,
             "onText": self.activations is not None,
+            "skipsFirst": self.activations is not None and self.activations.skips_first,
             "counted": self.stats is not None,
             "names": {str(number): name for number, name in names.items()},
         }

@@ -11,6 +11,7 @@ const SAE: Sae = {
   site: "blocks.2.hook_resid_post",
   stream: "self",
   onText: true,
+  skipsFirst: false,
   counted: false,
   names: { 7: "cats" },
 };

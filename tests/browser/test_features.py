@@ -173,16 +173,15 @@ def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
 
 
 CELLS = (
-    """import attnwidgets as aw
-from tests.browser.test_features import SITE, TEXTS
-from tests.sae import made
+    f"""import attnwidgets as aw
 model, tokenizer = aw.demo_model("encoder")
-sae = made.fitted(model, tokenizer, SITE, rank=24, d_sae=64, texts=TEXTS)
-stats = aw.feature_stats(sae, model, tokenizer, TEXTS)
-trace = aw.trace(model, tokenizer, TEXTS[0])""",
+texts = {TEXTS!r}
+sae = aw.SAE.train(model, tokenizer, texts * 3, site={SITE!r}, d_sae=64, steps=60, batch_size=64)
+stats = aw.feature_stats(sae, model, tokenizer, texts)
+trace = aw.trace(model, tokenizer, texts[0])""",
     "aw.FeatureTable(stats)",
     "panel = aw.FeaturePanel(stats)\npanel",
-    "steer = aw.SteerView(trace, sae, stats=stats, sentences=TEXTS[:4])\nsteer",
+    "steer = aw.SteerView(trace, sae, stats=stats, sentences=texts[:4])\nsteer",
 )
 
 

@@ -39,7 +39,7 @@ def test_nothing_goes_wrong_and_views_are_shown(executed):
 @pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
-    assert "816 paragraphs, 26456 words" in text
+    assert "816 paragraphs, 26438 words" in text
     tokens, explained, l0 = re.search(
         r"([\d,]+) tokens; explained variance (\d\.\d+), (\d+) features a token, 0\.\d% never fire", text
     ).groups()

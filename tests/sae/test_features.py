@@ -264,3 +264,16 @@ def test_what_cannot_be_encoded_is_refused(traced):
     given_ = aw.from_attentions(np.full((1, 1, 1, 3, 3), 1 / 3), list("abc"))
     with pytest.raises(UnsupportedModelError, match="this trace has none"):
         aw.sae_features(given_, made.sae())
+
+
+def test_a_decoders_first_token_is_not_ranked():
+    model = tiny.build(lambda: tiny._plain("GPT2", "LMHeadModel", initializer_range=0.3))
+    trace = aw.trace(model, None, [17, 9, 30, 22, 9])
+    found = aw.sae_features(trace, made.sae(d_in=32, site="blocks.0.hook_resid_post"))
+    assert found.skips_first
+    largest = found.values[1:].max(axis=0)
+    assert {one.feature: one.activation for one in found.ranked(99)} == {
+        int(j): float(largest[j]) for j in np.flatnonzero(largest)
+    }
+    everywhere = found.values.max(axis=0)
+    assert len(found.ranked(99, special=True)) == (everywhere > 0).sum()

@@ -154,7 +154,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const token = hovered >= 0 ? hovered : pinned;
     if (!data) return;
     const own = data.of(shown);
-    const top = peak(own);
+    // Where no SAE is trained, activations may be of any size: they do not set the scale.
+    const top = peak(own.filter((_, i) => !axis.special[i] && !(found.skipsFirst && i === 0))) || peak(own);
     strip?.underlay.paint((i) => (top > 0 ? shade((own[i] ?? 0) / top, ctx.theme, false) : ""));
     ramp.style.background = gradient(ctx.theme, false);
     put(high, top > 0 ? tickText(top) : "it does not fire here");

@@ -14,6 +14,8 @@ export interface Sae {
   stream: string;
   /** Whether it was read on a text. */
   onText: boolean;
+  /** Whether the first token is a decoder's, on whose states no SAE is trained. */
+  skipsFirst: boolean;
   /** Whether there are statistics over a corpus. */
   counted: boolean;
   names: Record<string, string>;
@@ -137,7 +139,11 @@ export interface Activations {
 
 const DECODED = new WeakMap<object, Activations>();
 
-function decoded({ meta, buffers }: Answer<{ unit: string }>, special: readonly number[]): Activations {
+function decoded(
+  { meta, buffers }: Answer<{ unit: string }>,
+  special: readonly number[],
+  skipsFirst: boolean,
+): Activations {
   const known = DECODED.get(meta);
   if (known) return known;
   const [ends = [], features = []] = buffers.slice(0, 2).map(wholesOf);
@@ -152,7 +158,7 @@ function decoded({ meta, buffers }: Answer<{ unit: string }>, special: readonly 
   );
   const largest = new Map<number, number>();
   fired.forEach((row, i) => {
-    if (special[i]) return;
+    if (special[i] || (skipsFirst && i === 0)) return;
     for (const { feature, activation } of row) {
       largest.set(feature, Math.max(activation, largest.get(feature) ?? 0));
     }
@@ -179,7 +185,7 @@ export function activationsOf(ctx: ViewContext, answers: Answers): Activations |
   if (!sae?.onText) return undefined;
   const { axis, unit } = axisOfText(ctx, sae);
   const answer = answers.get<{ unit: string }>("activations", { of, unit });
-  return answer && decoded(answer, axis.special);
+  return answer && decoded(answer, axis.special, sae.skipsFirst);
 }
 
 /** The element of the text that is pinned, or under the pointer of any linked view; -1: none. */
@@ -200,6 +206,7 @@ export function createState(answers: () => Answers): { element: HTMLElement; tol
   const [text, stop] = [h("span"), h("button.button", { type: "button" }, "Cancel")];
   const element = h("div.row.work", { role: "status" }, text, stop);
   let topic = "";
+  element.hidden = true;
   stop.addEventListener("click", () => answers().cancel(topic));
   return {
     element,
