@@ -278,7 +278,7 @@ class Selection(SharedModel):
         cell = self._cell("pinned", proposal["value"])
         if cell is None:
             return None
-        shapes = [s.shape for store in self._stores for s in store.sources() if s.unit == cell.unit]
+        shapes = [s.pinnable for store in self._stores for s in store.sources() if s.unit == cell.unit]
         if not shapes:
             self._among("pinned unit", cell.unit, (s.unit for store in self._stores for s in store.sources()))
         for side, index, sizes in (

@@ -117,6 +117,12 @@ class Source:
         return len(query["labels"]), len(key["labels"])
 
     @property
+    def pinnable(self) -> tuple[int, int]:
+        """Rows and columns that a pin may name; where rows are explanations, queries are among the columns."""
+        rows, cols = self.shape
+        return (cols if self.explanation.method == "comparison" else rows), cols
+
+    @property
     def causal(self) -> bool:
         """Whether nothing looks ahead, as far as that is known before a layer is read."""
         return self._fact("causal", unknown=False)

@@ -161,3 +161,11 @@ def test_attributions_of_several_targets_are_several_strips():
     meta, values = strips(view)
     assert meta["signed"] == [True, False]
     assert values.tolist() == [[1, -2], [0, 3]]
+
+
+def test_tokens_can_be_pinned_though_rows_are_explanations(given):
+    view = aw.compare(given(), units=["token"])
+    view.selection.pinned = (6, -1)
+    assert view.selection.pinned == (6, -1)
+    with pytest.raises(IndexError, match="there are 8 tokens"):
+        view.selection.pinned = (8, -1)

@@ -8,6 +8,7 @@ import { atEnd, fill, flag, h, on, put } from "../dom.ts";
 import { printed, tickText } from "../numbers.ts";
 import type { Axis } from "../wire.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
+import { type Band, createBand } from "./band.ts";
 import { byRank, difference, rankOf } from "./comparing.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
@@ -40,7 +41,7 @@ interface Agreements {
 
 /** One explanation on the page. */
 interface Row {
-  strip: Strip;
+  strip: Strip | Band;
   note: HTMLElement;
   value: HTMLElement;
   ends: [HTMLElement, HTMLElement, HTMLElement];
@@ -49,6 +50,10 @@ interface Row {
 const MEASURES = { spearman: "Spearman", kendall: "Kendall", top_k: "top-k overlap" };
 const SCALES = { own: "each its own scale", one: "one scale for all" };
 const NONE: ReadonlySet<number> = new Set();
+/** Elements of all strips together; where there are more, one strip is a text and the others are bands. */
+const MOST_WORDS = 2400;
+/** Strips whose matrix has room beside them. */
+const MOST_BESIDE = 6;
 const WARNING =
   "Agreement is not faithfulness: it says that methods rank these elements alike, not that any of them is right.";
 
@@ -75,7 +80,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     h("b.title", "Agreement"),
     measures.element,
     h("div.row", sizes),
-    table.element,
+    h("div.agree-scroll", table.element),
     about,
     warning,
   );
@@ -90,12 +95,15 @@ export const renderCompareView = view((ctx, root, signal) => {
   let ranks: number[][] = [];
   let pair: [number, number] | null = null;
   let chosenScale = false;
+  let crowded = false; // too many words for every strip to be a text
+  let opened = 0; // the one that is
   let stale = false;
 
   special.checked = true;
   root.classList.add("aw-compare");
   root.role = "group";
-  fill(root, ...heading.elements, slider, h("div.compare-body", main, side));
+  const body = h("div.compare-body", main, side);
+  fill(root, ...heading.elements, slider, body);
 
   const keyAxis = (): Axis => ctx.axisOf(ctx.source().key);
   const keyOf = (which: "pinned" | "hover"): number => ctx.cell(which)?.key ?? -1;
@@ -117,27 +125,44 @@ export const renderCompareView = view((ctx, root, signal) => {
     else selection.pin(now?.unit === unit && now.key === index ? null : { unit, query: -1, key: index });
   };
 
-  const makeRow = (axis: Axis, name: string): Row => {
-    const strip = createStrip(ctx, axis, name, NONE, { hover, pin }, bound.signal);
+  const makeRow = (axis: Axis, name: string, index: number): Row => {
+    const asText = isText(index);
+    const strip = asText
+      ? createStrip(ctx, axis, name, NONE, { hover, pin }, bound.signal)
+      : createBand(axis.labels.length, name, { hover, pin }, bound.signal);
     const caption = strip.box.querySelector(".aw-strip-name") as HTMLElement;
     const [note, value] = [h("span.note"), h("span.compare-value")];
     const ends: Row["ends"] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
-    fill(caption, h("b.compare-name", name), note, value, h("span.field", ...ends));
+    const open = h("button.button", { type: "button", "aria-label": `${name} as text` }, "as text");
+    open.hidden = asText || index < 0;
+    on(open, bound.signal, {
+      click() {
+        opened = index;
+        draw();
+      },
+    });
+    fill(caption, h("b.compare-name", name), note, value, open, h("span.field", ...ends));
     return { strip, note, value, ends };
   };
+
+  /** Whether a strip is a text, or a band of colour where there are too many words; -1: their difference. */
+  const isText = (index: number): boolean => !crowded || index === opened;
 
   /** Strips are made once for a set of names and an axis. */
   const build = (names: readonly string[]): void => {
     const axis = keyAxis();
-    const name = JSON.stringify([names, axis]);
+    crowded = (names.length + 1) * axis.labels.length > MOST_WORDS;
+    if (opened >= names.length) opened = 0;
+    const name = JSON.stringify([names, axis, crowded && opened]);
     if (name === built) return;
     built = name;
     bound.abort();
     bound = new AbortController();
     apart = null;
     pair = pair && Math.max(...pair) < names.length ? pair : null;
-    rows = names.map((label, i) => makeRow(axis, `${i + 1} ${label}`));
+    rows = names.map((label, i) => makeRow(axis, `${i + 1} ${label}`, i));
     fill(texts, ...rows.map(({ strip }) => strip.box));
+    flag(body, "data-many", names.length > MOST_BESIDE);
   };
 
   const read = (): void => {
@@ -165,7 +190,8 @@ export const renderCompareView = view((ctx, root, signal) => {
   const paintRow = (row: Row, of: Float32Array, top: number, signed: boolean, words: string): void => {
     const { theme } = ctx;
     const { special: flags } = keyAxis();
-    row.strip.underlay.paint((i) =>
+    const { underlay } = row.strip as Partial<Strip>;
+    (underlay ?? (row.strip as Band)).paint((i) =>
       top > 0 && (special.checked || !flags[i]) ? shade((of[i] ?? 0) / top, theme, signed) : "",
     );
     const [low, ramp, high] = row.ends;
@@ -204,7 +230,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     }
     const [first, second] = pair;
     if (!apart) {
-      apart = makeRow(keyAxis(), "difference");
+      apart = makeRow(keyAxis(), "difference", -1);
       texts.append(apart.strip.box);
     }
     const found = difference(counted(values[first] as Float32Array), counted(values[second] as Float32Array));
