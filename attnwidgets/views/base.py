@@ -48,8 +48,8 @@ def stub(view: str, parts: Sequence[str] = ()) -> str:
     """Return a view's whole module: it has the Runtime render the view of this name, with these parts."""
     names = ",".join(f'"{name}"' for name in (view, *parts))
     return (
-        'export default{async render(c){return(await c.host.getWidget(c.model.get("runtime"))).exports.'
-        f"render(c,{names})}}}}"
+        'export default{render:async c=>(await c.host.getWidget(c.model.get("runtime"))).exports.'
+        f"render(c,{names})}}"
     )
 
 

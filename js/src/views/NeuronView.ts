@@ -6,7 +6,7 @@ import { createAnswers } from "../answers.ts";
 import { atEnd, fill, h, type KeyHandlers, keyboard, on, put, quoted, watchWidth } from "../dom.ts";
 import type { Cell } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { inkOf } from "./neuron/ink.ts";
+import { type Ink, inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";
 import { createLanes } from "./neuron/lanes.ts";
 import { exact, numberOf, type Place, type Row, rowAt, type Step, strongest, vectorOf, wordsOf } from "./neuron/row.ts";
@@ -72,6 +72,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
   let sorted = false;
   let [width, number, frame] = [0, -1, 0];
   let [pinnedKey, grown] = [0, 1];
+  let ordered: { row: Row; sorted: boolean; order: ArrayLike<number> } | null = null;
+  let ink: Ink | null = null;
 
   /** Where the view looks: the pinned query, or the last. */
   const place = (): Place => {
@@ -131,12 +133,16 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
 
   const orderOf = (shown: Row): ArrayLike<number> => {
+    if (ordered?.row === shown && ordered.sorted === sorted) return ordered.order;
     const all = Uint32Array.from({ length: shown.count }, (_, i) => i);
     const shares = shown.by.recorded;
-    return sorted && shares ? all.sort((a, b) => (shares[b] as number) - (shares[a] as number) || a - b) : all;
+    if (sorted && shares) all.sort((a, b) => (shares[b] as number) - (shares[a] as number) || a - b);
+    ordered = { row: shown, sorted, order: all };
+    return all;
   };
 
-  const draw = (): void => {
+  /** All of it; or, while keys are passed over, what depends on the one that is `previewed`. */
+  const draw = (previewed = false): void => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);
     const { query } = place();
@@ -153,15 +159,26 @@ export const renderNeuronView = view((ctx, root, signal) => {
       `query ${name("query", query)}, key ${name("key", key)}, ${NAMES[step]}: ${says} ` +
       "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";
     keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${NAMES[step]}. Up and down arrows choose one.`;
-    const { labels, special } = ctx.axisOf(ctx.source().key);
     const two = width >= TWO_COLUMNS;
     const half = two ? Math.floor((width - 24) * 0.52) : width;
-    const ink = inkOf(ctx.theme, root);
+    ink ??= inkOf(ctx.theme, root);
     lanes.draw(row, step, key, half, ink, grown);
-    const hovered = ctx.cell("hover")?.query === query ? (ctx.cell("hover")?.key ?? -1) : -1;
-    const rest = two ? width - 24 - half : width;
-    keys.show({ row, step, labels, special, order: orderOf(row), key: pinnedKey, hovered, width: rest, ink });
-    keys.draw(grown);
+    const hover = ctx.cell("hover");
+    keys.point(hover?.query === query ? hover.key : -1);
+    if (!previewed) {
+      const { labels, special } = ctx.axisOf(ctx.source().key);
+      keys.show({
+        row,
+        step,
+        labels,
+        special,
+        order: orderOf(row),
+        key: pinnedKey,
+        width: width - (two ? 24 + half : 0),
+        ink,
+      });
+      keys.draw(grown);
+    }
     say();
   };
 
@@ -285,7 +302,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
     signal,
   );
   return (changed) => {
-    if (only(changed, "hover")) draw();
+    if (changed.has("theme")) ink = null;
+    if (only(changed, "hover")) draw(true);
     else if (!only(changed, "tiles", "target", "foil", "method", "unit")) update();
   };
 });

@@ -174,7 +174,9 @@ export function createControls(signal: AbortSignal, answers: Answers, changed: (
     bar.max = job?.total ?? 1;
     bar.value = job?.done ?? 0;
     const why = one && answers.failure("head_statistics", args);
-    const ends = found ? ` Bars below the heads: ${tickText(found.low)} to ${tickText(found.high)}.` : "";
+    const { low = 1, high = 0 } = found ?? {};
+    const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has it.";
+    const ends = found ? ` ${bars}` : "";
     put(line, why ? `${one.title}: ${why}` : one ? `${one.title}: ${one.definition} High: ${one.high}.${ends}` : "");
     for (const el of [order, direction]) el.hidden = !found;
     threshold.hidden = !found || !(found.high > found.low);

@@ -1,7 +1,7 @@
 /** Every key of a row below each other, with what the step makes of it: a strip of numbers or a bar. Only rows in sight exist. */
 import { flag, h, on, put, shortLabel } from "../../dom.ts";
 import { textWidth } from "../labels.ts";
-import { type Ink, largest, sharp } from "./ink.ts";
+import { type Ink, shadeOf, sharp } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
@@ -20,6 +20,8 @@ export interface KeyList {
   show(state: KeyState): void;
   /** `grown` (0 to 1): how far the bars have come from the step before. */
   draw(grown: number): void;
+  /** Mark the key under the pointer; -1: none. */
+  point(key: number): void;
   /** Remember the bars as they are: the next step's grow out of these. */
   leave(): void;
   reveal(key: number): void;
@@ -35,7 +37,6 @@ export interface KeyState {
   /** Keys in the order in which they stand. */
   order: ArrayLike<number>;
   key: number;
-  hovered: number;
   width: number;
   ink: Ink;
 }
@@ -63,6 +64,16 @@ function barsOf({ by, count }: Row, step: Step): Bars | null {
   return { zero: -low / span, lengths };
 }
 
+/** Largest magnitude among the numbers of all keys. */
+function largestOf({ q, k, dim }: Row, step: Step): number {
+  let most = 1e-30;
+  for (let i = 0; i < k.length; i += 1) {
+    const size = Math.abs((k[i] as number) * (step === "product" ? (q[i % dim] as number) : 1));
+    if (size > most) most = size;
+  }
+  return most;
+}
+
 export function createKeyList(signal: AbortSignal): KeyList {
   const canvas = h("canvas.neuron-bars");
   const space = h("div.neuron-space");
@@ -76,9 +87,10 @@ export function createKeyList(signal: AbortSignal): KeyList {
   let now: KeyState | null = null;
   let before: Bars | null = null;
   let shown: Bars | null = null;
-  let strips: HTMLCanvasElement | null = null;
-  let stripped = "";
-  let [tall, grownTo] = [0, 1];
+  const strips = h("canvas");
+  /** Largest magnitude of a strip. */
+  let top = 1;
+  let [tall, grownTo, begins, hovered] = [0, 1, 0, -1];
   let [names, measured] = [0, ""];
 
   const rowFor = (i: number): (typeof pool)[number] => {
@@ -92,20 +104,17 @@ export function createKeyList(signal: AbortSignal): KeyList {
     return found;
   };
 
-  /** The numbers of all keys as an image, one pixel each. */
-  const strip = ({ row, step, ink }: KeyState, name: string): HTMLCanvasElement | null => {
-    if (strips && stripped === name) return strips;
-    stripped = name;
-    strips = h("canvas");
-    [strips.width, strips.height] = [row.dim, row.count];
+  /** The numbers of the keys in sight as an image, one pixel each. */
+  const strip = ({ row, step, ink, order }: KeyState, first: number, last: number): HTMLCanvasElement | null => {
     const pen = strips.getContext("2d");
-    if (!pen) return null;
-    const image = new ImageData(row.dim, row.count);
-    const vectors = Array.from({ length: row.count }, (_, key) => vectorOf(row, step, key));
-    const top = Math.max(1e-30, ...vectors.map(largest));
-    for (const [key, values] of vectors.entries()) {
-      for (const [i, value] of values.entries()) {
-        image.data.set([...ink.of(value / top), 255], 4 * (key * row.dim + i));
+    if (!pen || last <= first) return null;
+    [strips.width, strips.height] = [row.dim, last - first];
+    const image = new ImageData(row.dim, last - first);
+    for (let place = first; place < last; place += 1) {
+      for (const [i, value] of vectorOf(row, step, order[place] as number).entries()) {
+        const [at, shade] = [4 * ((place - first) * row.dim + i), shadeOf(value / top)];
+        for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
+        image.data[at + 3] = 255;
       }
     }
     pen.putImageData(image, 0, 0);
@@ -115,15 +124,16 @@ export function createKeyList(signal: AbortSignal): KeyList {
   const draw = (grown: number): void => {
     if (!now || now.width <= 0) return;
     grownTo = grown;
-    const { row, step, labels, special, order, key, hovered, width, ink } = now;
+    const { row, step, labels, special, order, key, width, ink } = now;
     const first = Math.max(0, Math.floor(list.scrollTop / LINE));
     const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
     const pen = sharp(canvas, width, tall);
     const left = names;
     const room = Math.max(1, width - left - VALUES - 8);
     const isStrip = step === "vectors" || step === "product";
-    const image = isStrip ? strip(now, [step, row.kvHead, ink.positive].join()) : null;
+    const image = isStrip ? strip(now, first, last) : null;
     if (pen) pen.imageSmoothingEnabled = false;
+    begins = first;
     for (let place = first; place < last; place += 1) {
       const at = order[place] as number;
       const { line, name, value } = rowFor(place - first);
@@ -140,7 +150,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
       if (!pen) continue;
       const y = place * LINE - list.scrollTop;
       const x = left + 8;
-      if (image) pen.drawImage(image, 0, at, row.dim, 1, x, y + 3, room, LINE - 6);
+      if (image) pen.drawImage(image, 0, place - first, row.dim, 1, x, y + 3, room, LINE - 6);
       else bar(pen, at, x, y, room, grown, ink);
     }
     for (let i = last - first; i < pool.length; i += 1) (pool[i] as (typeof pool)[number]).line.hidden = true;
@@ -183,9 +193,11 @@ export function createKeyList(signal: AbortSignal): KeyList {
     list,
     draw,
     show(state) {
-      if (state.row !== now?.row) stripped = "";
+      if (state.row !== now?.row || state.step !== now.step) {
+        shown = barsOf(state.row, state.step);
+        if (!shown) top = largestOf(state.row, state.step);
+      }
       now = state;
-      shown = barsOf(state.row, state.step);
       tall = state.row.count > MOST ? TALLEST : state.row.count * LINE;
       list.style.maxHeight = `${tall}px`;
       const { labels, width } = state;
@@ -198,6 +210,10 @@ export function createKeyList(signal: AbortSignal): KeyList {
       }
       canvas.style.marginBottom = `${-tall}px`;
       space.style.height = `${state.row.count * LINE}px`;
+    },
+    point(key) {
+      hovered = key;
+      for (const [i, { line }] of pool.entries()) flag(line, "data-hovered", now?.order[begins + i] === key);
     },
     leave() {
       before = shown;
