@@ -51,8 +51,8 @@ def describe_thumbs(
 def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
     """Return thumbnails of a source, as large as `room` bytes allow.
 
-    None where other sources left so little of the budget that no more than a few dots of each would fit: these
-    are asked for by themselves. With all of it, thousands of heads are small rather than not there.
+    None where other sources left so little of the budget that no more than a few dots of each would fit:
+    these are asked for by themselves. With all of it, thousands of heads are small rather than not there.
     """
     count = len(source.layers) * len(source.heads or (0,))
     rows, cols = (min(THUMB_SIDE, size) for size in source.shape)
