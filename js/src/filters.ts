@@ -2,11 +2,10 @@
  * What a view leaves out of its maps, and how it colours them. It acts on the decoded values in the browser; what is left
  * out is not a number, never a zero.
  */
-import { codeError, HIDDEN } from "./codec.ts";
+import { codeError, HIDDEN, valueTable } from "./codec.ts";
 import type { Tile, ViewContext } from "./context.ts";
 import { h } from "./dom.ts";
 import { withinError } from "./numbers.ts";
-import { peak } from "./views/reading.ts";
 import type { Filters } from "./wire.ts";
 
 const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
@@ -77,43 +76,71 @@ export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx),
   return made.tile;
 }
 
-/** The same without a view: `drops` tells which rows are left out whole. */
+/**
+ * The same without a view: `drops` tells which rows are left out whole. Of a tile there are 256 values, so a row is cut by
+ * counting them.
+ */
 export function filteredTile(
   tile: Tile,
   special: readonly number[],
   drops: (row: number) => boolean,
-  filters: Filters,
+  { special: how, mass, least }: Filters,
   shares: boolean,
 ): Tile {
-  const { rows, cols } = tile;
-  const { codec, gamma } = tile.meta;
-  const isSigned = codec === "i8";
-  const values = new Float32Array(rows * cols);
-  for (let r = 0; r < rows; r += 1) {
-    const to = values.subarray(r * cols, (r + 1) * cols);
-    if (drops(r)) to.fill(Number.NaN);
-    else {
-      for (let c = 0; c < cols; c += 1) to[c] = tile.value(r, c);
-      to.set(trimmed(to, special, filters, shares));
-    }
-  }
-  const most = peak(values);
+  const { rows, cols, codes: given, meta } = tile;
+  const { gamma, scale } = meta;
+  const isSigned = meta.codec === "i8";
   const top = isSigned ? 127 : 255;
-  const scale = Math.max(tile.meta.scale, most);
-  const codes = Int16Array.from(values, (value) =>
-    Number.isNaN(value) ? HIDDEN : Math.sign(value) * Math.round(top * (Math.abs(value) / scale) ** gamma),
-  );
+  const sizes = valueTable(isSigned, gamma, scale).map(Math.abs);
+  const order = [...sizes.keys()].sort((a, b) => (sizes[b] as number) - (sizes[a] as number));
+  const size = (byte: number): number => sizes[byte] as number;
+  const codes = new Int16Array(rows * cols).fill(HIDDEN);
+  const divisors = new Float64Array(rows).fill(1);
+  const counts = new Uint32Array(256);
+  const made = new Int16Array(256);
+  let most = 0;
+  for (let r = 0; r < rows; r += 1) {
+    if (drops(r)) continue;
+    const start = r * cols;
+    counts.fill(0);
+    const skips = (c: number): boolean => given[start + c] === HIDDEN || (how !== "show" && Boolean(special[c]));
+    const byteOf = (c: number): number => (given[start + c] as number) & 255;
+    const count = (byte: number): number => counts[byte] as number;
+    for (let c = 0; c < cols; c += 1) if (!skips(c)) counts[byteOf(c)] = count(byteOf(c)) + 1;
+    const sum = order.reduce((total, byte) => total + count(byte) * size(byte), 0);
+    const by = how === "renormalise" && shares ? sum : 1;
+    let cut = least * by;
+    let rest = mass < 1 ? mass * sum * (1 - 1e-6) : 0;
+    for (const byte of order) {
+      if (rest <= 0) break;
+      rest -= count(byte) * size(byte);
+      if (rest <= 0) cut = Math.max(cut, size(byte));
+    }
+    divisors[r] = by;
+    for (const byte of order) {
+      if (!count(byte)) continue;
+      const code = isSigned ? (byte << 24) >> 24 : byte;
+      const value = size(byte) / by;
+      if (!by || size(byte) < cut) made[byte] = HIDDEN;
+      else if (by === 1) made[byte] = code;
+      else made[byte] = Math.sign(code) * Math.min(top, Math.round(top * (value / scale) ** gamma));
+      if (made[byte] !== HIDDEN) most = Math.max(most, value);
+    }
+    for (let c = 0; c < cols; c += 1) if (!skips(c)) codes[start + c] = made[byteOf(c)] as number;
+  }
+  const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
   return {
-    meta: { ...tile.meta, scale },
+    meta,
     rows,
     cols,
     codes,
-    value: (row, col) => values[row * cols + col] as number,
+    value: (row, col) => (isOut(row, col) ? Number.NaN : tile.value(row, col) / (divisors[row] as number)),
     text(row, col) {
-      const [value, code] = [values[row * cols + col] as number, codes[row * cols + col] as number];
-      // What was divided was rounded twice.
-      const rounded = filters.special === "renormalise" ? 2 : 1;
-      return Number.isNaN(value) ? "left out" : withinError(value, rounded * codeError(code, top, gamma, scale));
+      const code = given[row * cols + col] as number;
+      if (code === HIDDEN) return tile.text(row, col);
+      if (isOut(row, col)) return "left out";
+      const by = divisors[row] as number;
+      return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale) / by);
     },
     peak: () => most,
   };

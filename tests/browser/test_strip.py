@@ -73,6 +73,21 @@ def test_a_strip_is_read_by_any_unit_densely_and_underlined(minilm, page_of):
         assert page.locator(".aw-tok").count() == count
 
 
+def test_many_targets_have_a_tab_each_and_are_read_together(page_of):
+    values = [[0.5, -0.25, 0.125], [0.1, 0.2, 0.3], [0, 0, 0.75], [1, -1, 0.5]]
+    scores = aw.Attributions(values, axis=list("abc"), target=[f"emotion {i}" for i in range(4)])
+    page = page_of(aw.TokenStrip(scores))
+    tabs = page.get_by_role("listbox").first
+    tabs.get_by_text("emotion 2").click()
+    shown = page.locator(".aw-strip-view").inner_text()
+    assert re.search("attribution to target \\W*emotion 2", shown)
+    page.locator(".aw-tok", has_text=re.compile("^c$")).hover()
+    said = page.locator(".aw-readout").inner_text()
+    read = dict(re.findall(r"“(emotion \d)”\W*[≈→]\W*(?:“c”\W*[=≈]\s*)?([\d.]+)", said))
+    expected = {f"emotion {i}": row[2] for i, row in enumerate(values)}
+    assert {name: pytest.approx(float(value), abs=0.01) for name, value in read.items()} == expected
+
+
 def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
     page = page_of(aw.Heatmap(aw.trace(*minilm, "the cat sat on the mat"), layer=2, head=1))
     assert painted(page, ".aw-cells")[0] == 0

@@ -75,10 +75,8 @@ export const renderHeatmap = view((ctx, root, signal) => {
   };
 
   const range = (shown: Tile, source: Source): readonly [number, number] => {
-    const end =
-      scale.common() && source.stochastic
-        ? shown.meta.scale
-        : Math.min(roundUp(shown.peak()), source.stochastic ? 1 : Infinity);
+    const all = scale.common() ? largest(shown, source) : 0;
+    const end = all || Math.min(roundUp(shown.peak()), source.stochastic ? 1 : Infinity);
     return source.signed ? [-end, end] : [0, end];
   };
 
@@ -126,12 +124,18 @@ export const renderHeatmap = view((ctx, root, signal) => {
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };
 
+  /** The end of a range for all layers and heads; 0 where it is not known yet. */
+  const largest = (shown: Tile, { id, stochastic, computed }: Source): number => {
+    if (stochastic) return shown.meta.scale;
+    return computed ? 0 : roundUp(Math.max(0, ...(tiles.thumbs(id)?.meta.scale.flat() ?? [])));
+  };
+
   const rangeButton = (source: Source): readonly [string, string] | null => {
-    // Where the encoding follows each tile's own maximum there is no common range to offer.
-    if (!source.stochastic) return null;
+    const maps = source.layers.length * (source.heads?.length ?? 1);
+    if (!source.stochastic && (maps < 2 || source.computed)) return null;
     return scale.common()
       ? [
-          source.signed ? "range: fixed" : "range: 0–1",
+          source.stochastic && !source.signed ? "range: 0–1" : "range: all maps",
           "One range for all layers and heads, so that they compare. Click for the range of this matrix.",
         ]
       : ["range: this matrix", "The range reaches up to this matrix's own largest value. Click for one range for all."];
