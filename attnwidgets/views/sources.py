@@ -118,7 +118,7 @@ class Source:
 
     @property
     def pinnable(self) -> tuple[int, int]:
-        """Rows and columns that a pin may name; of rows that are explanations, the columns are queries too."""
+        """Rows and columns that a pin may name; where rows are explanations, columns are queries too."""
         rows, cols = self.shape
         return (cols if self.explanation.method == "comparison" else rows), cols
 
