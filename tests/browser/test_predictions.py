@@ -1,4 +1,4 @@
-"""Predictions and filters with a kernel: texts are written when asked for, places are asked about, Python knows."""
+"""Predictions and filters with a kernel: texts are written when asked for; Python knows what was chosen."""
 
 from __future__ import annotations
 
