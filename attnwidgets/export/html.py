@@ -155,7 +155,7 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
         blobs[f"aw-data-{name}"] = _base64(zlib.compress(entry["eager"], _LEVEL))
     spent = len(script) + sum(map(len, blobs.values())) + len(_json({"models": models})) + 4000
     archives: dict[str, _Archive] = {}
-    answers, told = _answers(views, order)
+    answers, told, untold = _answers(views, order, budget - spent)
     blobs |= told
     spent += sum(map(len, told.values())) + len(_json(answers))
     for name, entry in stores.items():
@@ -183,6 +183,8 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
     missing = sum(archive.not_computed for archive in archives.values())
     if missing:
         note += f" {missing:,} {'layer was' if missing == 1 else 'layers were'} not computed."
+    if untold:
+        note += f" {untold:,} answers were left out for its size, and need the notebook."
     data = "\n".join(
         f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
         for name, blob in blobs.items()
@@ -261,22 +263,33 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
     return models, order, stores
 
 
-def _answers(views: Sequence[View], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what each view answers in a page, and by element id the bytes that belong to it."""
+def _answers(
+    views: Sequence[View], names: Sequence[str], room: int
+) -> tuple[dict[str, Any], dict[str, str], int]:
+    """Return what each view answers in a page, by element id the bytes of it, and what had no room.
+
+    A view names first what matters most: from where `room` bytes are spent on, answers are left out.
+    """
+    untold = 0
     answers: dict[str, Any] = {}
     blobs: dict[str, str] = {}
     for view, name in zip(views, names, strict=True):
         archive = _Archive()
         told = []
         for topic, args, (meta, buffers) in view.answers_for_page():
+            packed = [zlib.compress(data, _LEVEL) for data in buffers]
+            room -= sum(map(len, packed)) * 4 // 3 + len(_json([topic, args, meta])) + 60 * len(packed)
+            if room < 0:
+                untold += 1
+                continue
             places: list[dict[str, Any]] = []
-            for data in buffers:
-                archive.add(places, {}, zlib.compress(data, _LEVEL))
+            for data in packed:
+                archive.add(places, {}, data)
             told.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
         if told:
             answers[name] = told
             blobs[f"aw-tiles-{name}"] = _base64(b"".join(archive.parts))
-    return answers, blobs
+    return answers, blobs, untold
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:

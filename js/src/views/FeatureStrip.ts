@@ -100,7 +100,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
       ...rows.map(({ feature, activation }) => {
         const bar = h("span");
         bar.style.width = `${((100 * activation) / top).toFixed(1)}%`;
-        const button = h("button.button.feature", { type: "button" }, nameOfFeature(found, feature));
+        const name = nameOfFeature(found, feature);
+        const button = h("button.button.feature", { type: "button", title: name }, name);
         button.ariaPressed = String(feature === ctx.selection.get("feature"));
         on(button, signal, { click: () => ctx.selection.set({ feature }) });
         return h("li", button, h("span.bar", bar), h("span.value", printed(activation, false)));

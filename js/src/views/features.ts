@@ -50,7 +50,8 @@ export function featureButton(
   feature: number,
   signal: AbortSignal,
 ): HTMLElement {
-  const button = h("button.button.feature", { type: "button" }, nameOfFeature(sae, feature));
+  const name = nameOfFeature(sae, feature);
+  const button = h("button.button.feature", { type: "button", title: name }, name);
   on(button, signal, { click: () => ctx.selection.set({ feature }) });
   return button;
 }
