@@ -36,7 +36,8 @@ def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
     assert len(blocks) >= 4
-    world = {"numbers": np.full((2, 3), 1 / 3), "source": ["the", "black", "cat"]}
+    lecture = dict.fromkeys(("E", "W_q", "W_k"), np.eye(3))
+    world = {"numbers": np.full((2, 3), 1 / 3), "source": ["the", "black", "cat"], **lecture}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), world)
     assert (tmp_path / "trace.html").stat().st_size > 10_000
