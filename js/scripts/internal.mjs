@@ -10,7 +10,7 @@ headName header heard holder hover keep layerName layered layout list make measu
 mode move notes offer onChange options owners peak pin playing pool preview
 range read request resolved room rtl selection show since slot spaced status
 subscribe theme tries underlay visible words
-gather renew requestHeads reveal scrolled solo valuesOf
+gather huge renew requestHeads reveal scrolled solo valuesOf
 `;
 
 export const internal = new RegExp(`^(${NAMES.trim().split(/\s+/).join("|")})$`);

@@ -127,7 +127,7 @@ def test_a_pair_is_looked_at_between_its_texts(page):
     assert "“two”" in words
     assert not re.search("three|five", words)
     row(page, "query", 0).hover()
-    assert said(page) == "“one” reads nothing that is shown"
+    assert said(page) == "“one” reads nothing shown"
 
 
 def test_everything_goes_by_keyboard(page):

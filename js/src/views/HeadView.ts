@@ -25,7 +25,7 @@ const TALLEST = 560;
 const SIDES = ["query", "key"] as const;
 const KEYS =
   "↑ ↓: token · ← →: side · Enter: pin · Escape: unpin · Page Up, Page Down: layer · " +
-  "on a head, Space: show or hide it, s: it alone, a: all";
+  "on a head, Space: show it or not, s: alone, a: all";
 
 const opposite = (side: Side): Side => (side === "query" ? "key" : "query");
 const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && a.key === b.key;
@@ -42,8 +42,8 @@ export const renderHeadView = view((ctx, root, signal) => {
   const heading = createHeading(ctx, stream, filterPlace(ctx));
   const slider = h("div");
   const everything = h("button.button", { type: "button" }, "all tokens");
-  everything.title = "Without a token looked at, show the strongest lines of all tokens";
-  const choices = BUDGETS.map((most) => h("option", { value: String(most) }, `≤ ${most.toLocaleString("en")} lines`));
+  everything.title = "Show lines of all tokens while none is looked at";
+  const choices = BUDGETS.map((most) => h("option", { value: String(most) }, `≤ ${most} lines`));
   const budget = h("select.button", { "aria-label": "most lines" }, ...choices);
   const between = createSegments<Between>("texts", BETWEEN, signal, () => keep({ between: between.value() }));
   const canvas = h("canvas.hv-canvas");
@@ -54,7 +54,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     key: createColumn("key", signal, events("key")),
   };
   const beyond = createBeyond(signal, (index) => columns[opposite(looked()?.side ?? "key")].reveal(index));
-  const role = { tabindex: "0", role: "application", "aria-roledescription": "heads between two columns of tokens" };
+  const role = { tabindex: "0", role: "application", "aria-roledescription": "lines between tokens" };
   const plot = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element, busy);
   const names = [h("span"), h("span")] as const;
   const readout = createReadout();
@@ -250,7 +250,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     const { source } = ctx.resolved();
     const among = { ctx, source, heads, pairs };
     const all = !token && showsAll && !numbers.huge() && heads.length > 0 ? edges() : null;
-    let text = "Hover a token to see what it reads, or who reads it; click to pin it.";
+    let text = "Hover a token for what it reads, or who reads it; click to pin it.";
     beyond.element.hidden = !token;
     if (heads.length === 0) text = "No head is chosen.";
     else if (token) {
@@ -288,7 +288,7 @@ export const renderHeadView = view((ctx, root, signal) => {
         const colour = source.signed ? "" : headColour(place, ctx.theme);
         return {
           name: ctx.headName(head),
-          title: `head ${headAddress(ctx, layer, head)}: click to show or hide, double-click for it alone`,
+          title: `head ${headAddress(ctx, layer, head)}: click shows or hides it, double-click it alone`,
           colour,
           ink: colour && inkOn(colour),
           on: heads.includes(head),

@@ -17,21 +17,23 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
     element,
     /** Values along the other side, and its rows in view. */
     show(values: Values, [first, last]: readonly [number, number]): void {
-      const sums = [0, 0, 0];
-      const tops = [0, 0];
+      let [above, inside, below] = [0, 0, 0];
+      let [topAbove, topBelow] = [0, 0];
       for (const one of values) {
         for (let i = 0; i < (one?.length ?? 0); i += 1) {
           const size = Math.abs(one?.[i] as number) || 0;
-          const at = i < first ? 0 : i >= last ? 1 : 2;
-          sums[at] = (sums[at] as number) + size;
-          if (at === 2 || size <= (tops[at] as number)) continue;
-          tops[at] = size;
-          strongest[at] = i;
+          if (i >= first && i < last) inside += size;
+          else if (i < first) {
+            above += size;
+            if (size > topAbove) [topAbove, strongest[0]] = [size, i];
+          } else {
+            below += size;
+            if (size > topBelow) [topBelow, strongest[1]] = [size, i];
+          }
         }
       }
-      const total = sums.reduce((a, b) => a + b);
       buttons.forEach((button, at) => {
-        const share = (sums[at] as number) / total;
+        const share = (at ? below : above) / (above + inside + below);
         button.hidden = !(share >= WORTH);
         const percent = `${Math.round(100 * share)} %`;
         put(button, `${at ? "↓" : "↑"} ${percent}`);

@@ -27,7 +27,7 @@ export interface ChipEvents {
 
 export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   const list = h("span.chips", { role: "group", "aria-label": "heads" });
-  const all = h("button.button", { type: "button", title: "Show every head" }, "all");
+  const all = h("button.button", { type: "button" }, "all");
   const element = h("span.field.heads", "heads", list, all);
   let buttons: HTMLButtonElement[] = [];
   /** The one that Tab reaches. */

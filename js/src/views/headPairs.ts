@@ -1,6 +1,6 @@
 /** Which pairs of tokens take part in a picture of heads, what a token reads and who reads it, and the strongest pairs. */
 import { HIDDEN, valueTable } from "../codec.ts";
-import type { Tile } from "../context.ts";
+import type { Codes, Tile } from "../context.ts";
 import type { Axis } from "../wire.ts";
 
 /** Of a pair of texts: the query's and the key's. */
@@ -103,6 +103,53 @@ export interface Edges {
 
 const BINS = 256;
 
+interface Binned {
+  top: number;
+  /** The values, what is left out being nothing. */
+  plain: Float32Array;
+  bins: Uint8Array;
+}
+
+const BINNED = new WeakMap<Tile, Binned>();
+
+/** The bin of every code where `top` is in the last one; a value that is not zero is in no bin of zeros. */
+function binned(tile: Tile, table: Float32Array, top: number): Binned {
+  let made = BINNED.get(tile);
+  if (made?.top !== top) {
+    const plain = table.map((value) => value || 0);
+    const bins = Uint8Array.from(plain, (value) =>
+      Math.min(BINS - 1, Math.ceil(Math.sqrt(Math.abs(value) / top) * (BINS - 1))),
+    );
+    made = { top, plain, bins };
+    BINNED.set(tile, made);
+  }
+  return made;
+}
+
+/** Count codes by their place, and add up what every key receives. A function of its own: it is the hot one. */
+function tally(
+  codes: Codes,
+  table: Float32Array,
+  seen: Uint32Array,
+  sum: Float32Array,
+  { cols, causal, queries, keys }: Pairs,
+  everyKey: boolean,
+  first: number,
+  last: number,
+): void {
+  for (let row = first; row < last; row += 1) {
+    if (!queries[row]) continue;
+    const end = causal ? row + 1 : cols;
+    const start = row * cols;
+    for (let col = 0; col < end; col += 1) {
+      if (!everyKey && !keys[col]) continue;
+      const place = (codes[start + col] as number) & PLACE;
+      seen[place] = (seen[place] as number) + 1;
+      sum[col] = (sum[col] as number) + (table[place] as number);
+    }
+  }
+}
+
 /**
  * The strongest pairs of the queries from `first` to `last`, over all heads given, no more than `budget`. They are sorted
  * into 256 bins of size, so that no list of all pairs is ever made.
@@ -128,33 +175,19 @@ export function strongest(
   const all = tiles.map((tile) => {
     if (!tile) return undefined;
     const table = tableOf(tile);
-    // A value that is not zero is in no bin of zeros.
-    const bins = Uint8Array.from(table, (value) => {
-      const size = Math.sqrt(Math.abs(value) / top);
-      return size > 0 ? Math.max(1, Math.min(BINS - 1, Math.round(size * (BINS - 1)))) : 0;
-    });
-    const plain = table.map((value) => value || 0); // what is left out adds nothing
+    const { plain, bins } = binned(tile, table, top);
     const seen = new Uint32Array(PLACES);
     const sum = new Float32Array(cols);
     const { codes } = tile;
-    for (let row = first; row < last; row += 1) {
-      if (!queries[row]) continue;
-      const end = causal ? row + 1 : cols;
-      const start = row * cols;
-      for (let col = 0; col < end; col += 1) {
-        if (!everyKey && !keys[col]) continue;
-        const place = (codes[start + col] as number) & PLACE;
-        seen[place] = (seen[place] as number) + 1;
-        sum[col] = (sum[col] as number) + (plain[place] as number);
-      }
-    }
-    seen.forEach((count, place) => {
-      if (count === 0 || place === HIDDEN) return;
+    tally(codes, plain, seen, sum, pairs, everyKey, first, last);
+    for (let place = 0; place < PLACES; place += 1) {
+      const count = seen[place] as number;
+      if (count === 0 || place === HIDDEN) continue;
       of += count;
       mass += count * Math.abs(table[place] as number);
       const bin = bins[place] as number;
       counts[bin] = (counts[bin] as number) + count;
-    });
+    }
     return { codes, table, bins, received: sum.map((value, col) => value / (readers[col] as number)) };
   });
   let [least, room] = [BINS, budget];

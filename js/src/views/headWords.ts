@@ -39,7 +39,7 @@ export function lookWords(names: Names, { side, index }: Token, { values, exact 
   const name = nameOf(ctx, mine, index);
   if (!values.some(Boolean)) return name;
   const most = relations(values, 3);
-  if (most.length === 0) return `${name} ${verb(names, side)} nothing that is shown`;
+  if (most.length === 0) return `${name} ${verb(names, side)} nothing shown`;
   const word = (one: Relation): string =>
     `${nameOf(ctx, other, one.index)} ${value(one.value, exact)}${inHead(names, one.head)}`;
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}`;
@@ -82,7 +82,8 @@ export function edgeWords(names: Names, edges: readonly Edge[]): string {
   return [...told.values()].join(", ");
 }
 
-const many = (count: number): string => count.toLocaleString("en");
+const THOUSANDS = new Intl.NumberFormat("en");
+const many = (count: number): string => THOUSANDS.format(count);
 
 /** What is drawn of all there is, and how. `here`: how many heads; -1 where only a token at a time can be had. */
 export function captionWords(
