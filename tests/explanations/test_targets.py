@@ -139,7 +139,11 @@ def test_what_cannot_be_a_target_is_said(
 @pytest.mark.parametrize(
     ("score", "error", "message"),
     [
-        (lambda out: out.logits, ValueError, r"'<lambda>' returned \[(1|10), 2\] for a batch of (1|10); a target's"),
+        (
+            lambda out: out.logits,
+            ValueError,
+            r"'<lambda>' returned \[(1|10), 2\] for a batch of (1|10); a target's",
+        ),
         (lambda out: out.logits.sum().item(), TypeError, r"returned a float; .* outputs\.logits\[:, -1, 7\]"),
         (lambda out: out.logits.argmax(-1), TypeError, r"returned torch\.int64 numbers"),
     ],

@@ -24,7 +24,8 @@ VIEWS = (
     "HeadView",
     "LayerProfile",
     "Predictions",
-    "FlowView", "Explorer",
+    "FlowView",
+    "Explorer",
 )
 
 

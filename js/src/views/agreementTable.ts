@@ -108,7 +108,10 @@ export function createAgreementTable(
         const [row, col] = at(index);
         const value = values[row]?.[col] ?? Number.NaN;
         const rgb = colourOf(value, signed, map);
-        cell.textContent = value.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−");
+        cell.textContent = value
+          .toFixed(2)
+          .replace(/^-0\.00$/, "0.00")
+          .replace("-", "−");
         // That each agrees with itself says nothing, and takes no colour.
         cell.style.background = row === col ? "" : `rgb(${rgb.join(" ")})`;
         cell.style.color = row === col ? "" : luminance(rgb) > 0.18 ? "#000" : "#fff";

@@ -6,11 +6,12 @@ import { tickText } from "../numbers.ts";
 import type { Filters, Source } from "../wire.ts";
 import { only, view } from "./frame.ts";
 
-const SPECIAL: Record<Filters["special"], string> = {
-  show: "shown",
-  hide: "left out",
-  renormalise: "left out, rows rescaled",
-};
+/** Pairs, for the build may rename what looks like a property of ours. */
+const SPECIAL: [Filters["special"], string][] = [
+  ["show", "shown"],
+  ["hide", "left out"],
+  ["renormalise", "left out, rows rescaled"],
+];
 
 /** What is done to the numbers; empty where nothing is. */
 export function filterWords(filters: Filters, { stochastic }: Source): string {
@@ -27,8 +28,8 @@ export function filterWords(filters: Filters, { stochastic }: Source): string {
 }
 
 export const renderFilters = view((ctx, root, signal) => {
-  const named = (names: Record<string, string>): HTMLElement[] =>
-    Object.entries(names).map(([value, name]) => h("option", { value }, name));
+  const named = (names: [string, string][]): HTMLElement[] =>
+    names.map(([value, name]) => h("option", { value }, name));
   const special = h("select.button", ...named(SPECIAL));
   const mass = h("input.range", { type: "range", min: "5", max: "100", step: "5" });
   const share = h("output");
