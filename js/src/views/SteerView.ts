@@ -172,7 +172,7 @@ export const renderSteerView = view((ctx, root, signal) => {
       );
     });
     const what = far ? "likeness to (cosine)" : settings().predicted || "prediction";
-    const head = [what, "before", "", "after"].map((text) => h("th", { scope: "col" }, text));
+    const head = [what, "before", "", "after"].map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
     return h("table.steer-table", h("thead", h("tr", ...head)), h("tbody", ...cells));
   };
 
