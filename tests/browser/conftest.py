@@ -114,6 +114,20 @@ open_page = pytest.fixture(_pages, name="open_page")
 open_page_for_all = pytest.fixture(_pages, scope="module", name="open_page_for_all")
 
 
+@pytest.fixture
+def page_of(open_page, tmp_path):
+    """Open views as a standalone page; keywords are those of a browser's context."""
+    import attnwidgets as aw
+
+    def make(*views, **options):
+        path = aw.to_html(list(views), tmp_path / "page.html")
+        page = open_page(path.as_uri(), **options)
+        page.locator(".aw-root > *").first.wait_for(state="attached")
+        return page
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def shots(tmp_path_factory):
     """Where screenshots go: AW_SHOTS, or a scratch folder."""

@@ -27,17 +27,6 @@ def seen(minilm, sentence):
     return sae, stats, trace
 
 
-@pytest.fixture
-def page_of(open_page, tmp_path):
-    def make(*views, **options):
-        path = aw.to_html(list(views), tmp_path / "page.html")
-        page = open_page(path.as_uri(), **options)
-        page.locator(".aw-root > *").first.wait_for(state="attached")
-        return page
-
-    return make
-
-
 def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

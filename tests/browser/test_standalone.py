@@ -35,17 +35,6 @@ def explorer(minilm, sentence):
     return aw.Explorer(trace, layer=2, head=1)
 
 
-@pytest.fixture
-def page_of(open_page, tmp_path):
-    def make(*views, **options):
-        path = aw.to_html(list(views), tmp_path / "page.html")
-        page = open_page(path.as_uri(), **options)
-        page.locator(".aw-root > *").first.wait_for(state="attached")
-        return page
-
-    return make
-
-
 def cell(page, heatmap, query, key, n):
     """Page position of a cell of an n x n heatmap."""
     box = heatmap.locator(".aw-plot").first.bounding_box()

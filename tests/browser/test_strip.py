@@ -11,16 +11,6 @@ import attnwidgets as aw
 TEXT = "The doctor met the nurse.\n\nThe electroencephalographer had not come."
 
 
-@pytest.fixture
-def page_of(open_page, tmp_path):
-    def make(view, **options):
-        page = open_page(aw.to_html(view, tmp_path / "page.html").as_uri(), **options)
-        page.locator(".aw-root > *").first.wait_for(state="attached")
-        return page
-
-    return make
-
-
 def painted(page, selector):
     """Whether the pixels of a canvas are painted, and how many colours it has."""
     return page.locator(selector).first.evaluate(
