@@ -41,7 +41,15 @@ def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generat
     if observer is None:
         from tqdm.auto import tqdm
 
-        yield from tqdm(items, desc=desc, total=total, delay=_DELAY_SECONDS, leave=False)
+        with tqdm(desc=desc, total=total, delay=_DELAY_SECONDS, leave=False) as bar:
+            try:
+                for item in items:
+                    yield item
+                    bar.update()
+            except GeneratorExit:
+                # Whoever asked has enough (a text that ended early): to the notebook's bar that would be a failure.
+                bar.total = bar.n
+                raise
         return
     observer(0, total, desc)
     for done, item in enumerate(items, 1):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import pytest
+import tqdm.auto
+import tqdm.notebook
 
 from attnwidgets._progress import Cancelled, observing, progress
 
@@ -37,3 +40,19 @@ def test_outside_of_an_observer_items_pass_unchanged() -> None:
     with observing(lambda *_: None):
         pass
     assert list(islice(progress(iter(range(3)), desc="numbers", total=3), 3)) == [0, 1, 2]
+
+
+def test_a_notebook_bar_of_work_that_ends_early_goes_away_and_is_not_red(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(tqdm.auto, "tqdm", tqdm.notebook.tqdm)
+    monkeypatch.setattr(tqdm.notebook, "display", shown.append)
+    monkeypatch.setattr("attnwidgets._progress._DELAY_SECONDS", 0)
+    steps = progress(range(10), desc="writing")
+    assert list(islice(steps, 3)) == [0, 1, 2]
+    (bar,) = shown
+    assert bar.comm is not None
+    del steps
+    assert bar.comm is None
+    assert bar.children[1].bar_style != "danger"

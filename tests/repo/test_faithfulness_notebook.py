@@ -35,25 +35,53 @@ def test_nothing_goes_wrong_and_tables_are_shown(executed):
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert "She gave a lifeless performance as the young queen.\nnegative 0.84, positive 0.16" in text
-    deletion = re.search(r"deletion  lrp +([\d. ]+)\n", text).group(1).split()
-    assert (deletion[:2], deletion[-1]) == (["0.84", "0.15"], "0.50")
+    deletion = _numbers(re.search(r"deletion  lrp +([\d. ]+)\n", text).group(1))
+    assert [*deletion[:2], deletion[-1]] == [_about(0.84), _about(0.15), _about(0.50)]
     scores = {
-        name: dict(re.findall(r"(\w+) ([\d.]+|nan)", rest))
+        name: {metric: float(value) for metric, value in re.findall(r"(\w+) ([\d.]+|nan)", rest)}
         for name, rest in re.findall(r"([A-Za-z][A-Za-z ]*): (comprehensiveness .*)$", text, re.MULTILINE)
     }
     assert len(scores) == 8
     found = {name: own["comprehensiveness"] for name, own in scores.items()}
-    assert (found["rollout"], found["random"], found["input x gradient"]) == ("0.10", "0.09", "0.10")
-    assert (found["LRP"], found["integrated gradients"], found["oracle"]) == ("0.33", "0.32", "0.33")
-    assert (found["saliency"], found["attention"]) == ("0.25", "0.24")
-    people = {name: own["auprc"] for name, own in scores.items()}
-    assert (people["saliency"], people["attention"], people["LRP"]) == ("0.89", "0.85", "0.85")
-    assert max(value for name, value in people.items() if name != "oracle") == "0.89"
-    assert "saliency: 0.25, 95 % interval 0.14 to 0.36" in text
-    assert "LRP: 0.33, 95 % interval 0.24 to 0.45" in text
-    assert float(re.search(r"rollout: 0.10, 95 % interval [\d.]+ to ([\d.]+)", text).group(1)) < 0.24
-    assert "head 5.9: 0.84 to 0.45" in text
+    assert found == {
+        "rollout": _about(0.10),
+        "random": _about(0.10),
+        "input x gradient": _about(0.10),
+        "LRP": _about(0.33),
+        "integrated gradients": _about(0.32),
+        "oracle": _about(0.33),
+        "saliency": _about(0.25),
+        "attention": _about(0.24),
+    }
+    people = {name: own["auprc"] for name, own in scores.items() if name != "oracle"}
+    assert (people["saliency"], people["attention"], people["LRP"]) == (
+        _about(0.89),
+        _about(0.85),
+        _about(0.85),
+    )
+    assert max(people, key=people.get) == "saliency"
+    intervals = {
+        name: _numbers(rest)
+        for name, rest in re.findall(r"([A-Za-z ]+): ([\d.]+, 95 % interval [\d.]+ to [\d.]+)", text)
+    }
+    assert intervals["saliency"] == [_about(0.25), 95, _about(0.14), _about(0.36)]
+    assert intervals["LRP"] == [_about(0.33), 95, _about(0.24), _about(0.45)]
+    assert intervals["rollout"][-1] < intervals["LRP"][-2] + 0.01
+    assert _numbers(re.search(r"head 5\.9: (.*)", text).group(1))[:2] == [_about(0.84), _about(0.45)]
     assert "the median head moves it by 0.006" in text
-    assert re.findall(r"'negative': ([\d.]+)% to ([\d.]+)%", text) == [("84.0", "15.2"), ("84.0", "14.1")]
+    moved = re.findall(r"'negative': ([\d.]+)% to ([\d.]+)%", text)
+    assert [[float(share) for share in both] for both in moved] == [
+        [_about(84.0, 0.2), _about(15.2, 0.2)],
+        [_about(84.0, 0.2), _about(14.1, 0.2)],
+    ]
     assert "2 interventions; positive\n0 interventions; negative" in text
     assert "nothing is left behind: True" in text
+
+
+def _about(value, by=0.011):
+    """A printed number, whose last digit may be rounded otherwise on another machine."""
+    return pytest.approx(value, abs=by)
+
+
+def _numbers(text):
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
