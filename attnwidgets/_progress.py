@@ -47,7 +47,7 @@ def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generat
                     yield item
                     bar.update()
             except GeneratorExit:
-                # Whoever asked has enough (a text that ended early): to the notebook's bar that would be a failure.
+                # Whoever asked has enough (a text that ended early); the notebook would paint the bar red.
                 bar.total = bar.n
                 raise
         return

@@ -42,7 +42,7 @@ def test_outside_of_an_observer_items_pass_unchanged() -> None:
     assert list(islice(progress(iter(range(3)), desc="numbers", total=3), 3)) == [0, 1, 2]
 
 
-def test_a_notebook_bar_of_work_that_ends_early_goes_away_and_is_not_red(
+def test_the_bar_of_work_that_ends_early_is_not_red(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[Any] = []
