@@ -67,6 +67,8 @@ def explore(
     units: Sequence[str] = (),
     index_base: int = 0,
     title: str = "",
+    features: Any = None,
+    stats: Any = None,
     **trace_options: Any,
 ) -> Explorer:
     """Trace a text and return the Explorer of it.
@@ -79,6 +81,8 @@ def explore(
         units: Units offered; empty: all.
         index_base: Whether layers and heads are shown counted from 0 or 1.
         title: Heading.
+        features: An SAE, or several of several layers, by whose features the text is shown coloured as well.
+        stats: What `aw.feature_stats` says of them.
         **trace_options: Everything else `aw.trace` takes (text_pair, words, max_new_tokens, ...).
     """
     from attnwidgets.tracing.run import trace
@@ -89,4 +93,12 @@ def explore(
             f"explore() shows one text and was given {len(traced)}; for several: "
             "[aw.Explorer(t) for t in aw.trace(model, tokenizer, texts)]."
         )
-    return Explorer(traced, methods=methods, units=units, index_base=index_base, title=title)
+    return Explorer(
+        traced,
+        features=features,
+        stats=stats,
+        methods=methods,
+        units=units,
+        index_base=index_base,
+        title=title,
+    )
