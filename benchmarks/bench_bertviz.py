@@ -35,7 +35,9 @@ SENTENCE = "The electroencephalographer read the trace before she spoke, and the
 
 # What has to be on the page for it to be painted.
 LINES = "() => document.querySelector('svg line')"
-PIXELS = """() => { const maps = [...document.querySelectorAll('.aw-view .aw-atlas, .aw-view .aw-cells')];
+PIXELS = """() => {
+  const maps = [...document.querySelectorAll('.aw-view .aw-atlas, .aw-view .aw-cells')]
+    .filter((canvas) => canvas.checkVisibility());
   return maps.length > 0 && maps.every((canvas) => canvas.width > 1 && canvas.getContext('2d')
     .getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)); }"""
 
