@@ -9,7 +9,7 @@ import torch
 from attnwidgets.explanations.tracelike import carried, require_trace, resolve_stream
 from attnwidgets.sae.check import require_width, site_of
 from attnwidgets.sae.feature_activations import FeatureActivations
-from attnwidgets.sae.sae import SAE, Activation, as_sae
+from attnwidgets.sae.sae import SAE, as_sae
 from attnwidgets.sae.tap import reading
 from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, unwrap
@@ -19,6 +19,7 @@ from attnwidgets.tracing.recorder import can_generate, forward_parameters
 if TYPE_CHECKING:
     from torch import nn
 
+    from attnwidgets.sae.coder import Activation
     from attnwidgets.sae.site import Site
     from attnwidgets.tracing.trace import Trace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,17 +58,7 @@ def read(
     if reader is None:
         raise SAEFormatError(_unknown(folder))
     sae = reader.read(folder)
-    if input_scale is not None:
-        sae = sae.fold_input_scale(input_scale)
-    elif saelens.unfolded(sae):
-        warnings.warn(
-            f"{str(folder)!r} was trained on states times a constant that is not in its files "
-            "(expected_average_only_in). Pass it as input_scale=; it is sqrt(d_in) over the mean norm of the "
-            "states. Without it, activations are those of states as they are.",
-            UserWarning,
-            stacklevel=3,
-        )
-    sae.metadata.pop(saelens.UNFOLDED, None)
+    sae = saelens.fold(sae, input_scale, repr(str(folder)), "Pass it as input_scale=", stacklevel=3)
     if site is not None:
         sae.site = site
         for name in ("hf_hook_name", "hook_name"):

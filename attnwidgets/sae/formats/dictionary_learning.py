@@ -116,8 +116,12 @@ def from_weights(name: str, weights: Mapping[str, Tensor], trainer: Mapping[str,
 
 def _site(layer: Any, submodule: str) -> str:
     """Return the site of a trainer: its submodule says what is read, the layer where."""
+    if "embed" in submodule:
+        return "hook_embed"
     if not isinstance(layer, int) or layer < 0:
         return ""
+    if "resid_pre" in submodule:
+        return f"blocks.{layer}.hook_resid_pre"
     if "attn" in submodule or "attention" in submodule:
         return f"blocks.{layer}.hook_attn_out"
     return f"blocks.{layer}.{'hook_mlp_out' if 'mlp' in submodule else 'hook_resid_post'}"

@@ -111,6 +111,16 @@ def setting(config: Mapping[str, Any], name: str, path: Path) -> Any:
     return config[name]
 
 
+def place_of(folder: Path, repository: str) -> str:
+    """Return the end of a folder's path: from the repository on that is named so, or its last three names.
+
+    What stands before is the reader's own, and says nothing of an SAE.
+    """
+    parts = folder.resolve().parts
+    named = [number for number, part in enumerate(parts) if repository in part]
+    return "/".join(parts[named[-1] :] if named else parts[-3:])
+
+
 def widened(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors with half precision as float32, in which SAEs compute here."""
     return {name: t.float() if t.dtype in _HALF else t for name, t in tensors.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from attnwidgets.sae.formats.files import SAEFormatError, read_npz, take, widened
+from attnwidgets.sae.formats.files import SAEFormatError, place_of, read_npz, take, widened
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 _PARAMS = "params.npz"
 # How repositories end, and what their SAEs read.
 _HOOKS = {"res": "hook_resid_post", "mlp": "hook_mlp_out", "att": "attn.hook_z"}
+_EMBEDDING = re.compile(r"(?:^|/)embedding(?:/|$)")
 
 
 def _read(folder: Path) -> SAE:
     path = folder / _PARAMS
     raw = widened(read_npz(path))
     weights = {f"W_{name[2:]}" if name.startswith("w_") else name: tensor for name, tensor in raw.items()}
-    place = str(folder.resolve())
+    place = place_of(folder, "gemma-scope")
     if "transcoder" in place or "W_skip" in weights:
         raise SAEFormatError(f"{str(path)!r} is a transcoder of Gemma Scope; not supported.")
     W_enc, W_dec = take(weights, "W_enc", path), take(weights, "W_dec", path)
-    if "embedding" in place:
+    if _EMBEDDING.search(place):
         # Trained on embeddings as they are before Gemma multiplies them by the root of the width.
         width = W_enc.shape[0] ** 0.5
         W_enc, W_dec = W_enc / width, W_dec * width
@@ -49,7 +50,7 @@ def _read(folder: Path) -> SAE:
 
 
 def _site(place: str) -> str:
-    if "embedding" in place:
+    if _EMBEDDING.search(place):
         return "hook_embed"
     layer = re.search(r"layer_(\d+)", place)
     kind = re.search(r"gemma-scope-[\w.-]*?-(res|mlp|att)\b", place)

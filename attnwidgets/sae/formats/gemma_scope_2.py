@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.sae.formats.files import SAEFormatError, read_json, read_safetensors, take, widened
+from attnwidgets.sae.formats.files import (
+    SAEFormatError,
+    place_of,
+    read_json,
+    read_safetensors,
+    take,
+    widened,
+)
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
 
@@ -24,12 +31,12 @@ def _read(folder: Path) -> SAE:
     path = folder / _PARAMS
     weights = widened(read_safetensors(path))
     config: dict[str, Any] = read_json(folder / _CONFIG) if (folder / _CONFIG).is_file() else {}
-    place = str(folder.resolve())
+    place = place_of(folder, "gemma-scope-2")
     if (
         config.get("hf_hook_point_out") not in (None, config.get("hf_hook_point_in"))
         or "affine_skip_connection" in weights
         or take(weights, "w_dec", path).dim() > 2  # noqa: PLR2004 - one decoder for every layer
-        or re.search(r"transcoder|/clt", place)
+        or re.search(r"transcoder|crosscoder|(?:^|/)clt", place)
     ):
         raise SAEFormatError(f"{str(path)!r} is a transcoder of Gemma Scope 2; not supported.")
     architecture = config.get("architecture", "jump_relu")

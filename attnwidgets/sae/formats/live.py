@@ -25,12 +25,9 @@ def from_object(sae: Any) -> SAE:
         return sae
     kind, home = type(sae).__name__, type(sae).__module__.split(".")[0]
     if hasattr(sae, "cfg") and hasattr(sae, "W_enc") and hasattr(sae, "state_dict"):
-        config = _config(sae.cfg)
-        if "metadata" not in config:
-            config, metadata = saelens.modern(config)
-        else:
-            metadata = config["metadata"] or {}
-        return saelens.from_parts(config, metadata, sae.state_dict(), path=_HERE, origin=f"{home}.{kind}")
+        config, metadata = saelens.modern(_config(sae.cfg))
+        found = saelens.from_parts(config, metadata, sae.state_dict(), path=_HERE, origin=f"{home}.{kind}")
+        return saelens.fold(found, None, kind, "Fold it in: sae.fold_input_scale(constant)", stacklevel=3)
     if hasattr(sae, "dict_size") and hasattr(sae, "activation_dim") and hasattr(sae, "state_dict"):
         found = dictionary_learning.from_weights(kind, sae.state_dict(), {}, _HERE)
         if getattr(sae, "apply_b_dec_to_input", False):  # a JumpReLU one that came from SAELens

@@ -6,6 +6,7 @@ The facts are those of SAELens 6.54 (sae_lens/saes, sae_lens/loading/pretrained_
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import torch
 from safetensors.torch import save as dump_tensors
 
 from attnwidgets.export.archive import write_bytes
+from attnwidgets.sae.architecture import ARCHITECTURES, WEIGHTS
 from attnwidgets.sae.formats.files import (
     SAEFormatError,
     read_json,
@@ -24,7 +26,7 @@ from attnwidgets.sae.formats.files import (
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.history import History
 from attnwidgets.sae.normalisation import NORMALISATIONS
-from attnwidgets.sae.sae import ARCHITECTURES, SAE
+from attnwidgets.sae.sae import SAE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +54,6 @@ _REFUSED = {
     "batchtopk": "a batch-top-k SAE in training; save it for inference (jumprelu)",
     "matryoshka_batchtopk": "a matryoshka SAE in training; save it for inference (jumprelu)",
 }
-_WEIGHT_NAMES = ("W_enc", "W_dec", "b_dec", "b_enc", "threshold", "b_gate", "b_mag", "r_mag")
 _DROPPED = ("scaling_factor", "finetuning_scaling_factor")
 # Of the flat configuration of older versions, what version 6 keeps as metadata.
 _METADATA = (
@@ -72,10 +73,7 @@ _VERSION = "6.0.0"  # of the format that is written
 
 def _read(folder: Path) -> SAE:
     path = folder / _CONFIG
-    config = read_json(path)
-    metadata = dict(config.get("metadata") or {})
-    if "metadata" not in config:
-        config, metadata = modern(config)
+    config, metadata = modern(read_json(path))
     return from_parts(
         config,
         metadata,
@@ -88,18 +86,23 @@ def _read(folder: Path) -> SAE:
 
 
 def modern(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configuration and the metadata that version 6 would have, of an older one."""
-    new = {_OLD_NAMES.get(name, name): value for name, value in config.items()}
+    """Return a configuration and its metadata as version 6 has them; an older one is flat."""
+    new = {_OLD_NAMES.get(name, name): value for name, value in config.items() if name != "metadata"}
+    own = config.get("metadata") or {}
     kwargs = new.get("activation_fn_kwargs") or {}
+    k = kwargs.get("k", new.get("k"))
     function = new.get("activation_fn") or "relu"
-    if function == "topk" and kwargs.get("k") is not None:
-        new |= {"architecture": "topk", "k": kwargs["k"]}
+    if function == "topk" and k is not None:
+        new |= {"architecture": "topk", "k": k}
     elif function != "relu":
         raise SAEFormatError(f"{_CONFIG} names the activation function {function!r}, which is not supported.")
     if isinstance(new.get("normalize_activations"), bool):
         new["normalize_activations"] = UNFOLDED if new["normalize_activations"] else "none"
-    new.setdefault("prepend_bos", True)
-    return new, {name: new[name] for name in _METADATA if name in new}
+    if "metadata" not in config:
+        new.setdefault("prepend_bos", True)
+    flat = {name: new[name] for name in _METADATA if name in new}
+    known = {_OLD_NAMES.get(name, name): value for name, value in own.items() if value is not None}
+    return new, {**own, **flat, **known}
 
 
 def _scale(folder: Path) -> float | None:
@@ -152,7 +155,7 @@ def from_parts(
         take(tensors, "W_enc", path),
         take(tensors, "W_dec", path),
         take(tensors, "b_dec", path),
-        **{name: tensors[name] for name in _WEIGHT_NAMES[3:] if name in tensors},
+        **{name: tensors[name] for name in WEIGHTS[3:] if name in tensors},
         architecture=architecture,
         k=int(setting(config, "k", path)) if architecture == "topk" else None,
         apply_b_dec_to_input=config.get("apply_b_dec_to_input", True),
@@ -180,14 +183,35 @@ def _plain(weights: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.T
         if name in weights and not torch.allclose(weights[name], torch.ones_like(weights[name])):
             raise SAEFormatError(f"{str(path)!r}: the SAE has a finetuned scale ({name}); not supported.")
     kept = {name: tensor for name, tensor in weights.items() if name not in _DROPPED}
-    if unknown := sorted(set(kept) - set(_WEIGHT_NAMES)):
+    if unknown := sorted(set(kept) - {*WEIGHTS, "log_threshold"}):
         raise SAEFormatError(f"{str(path)!r}: the weights hold {', '.join(unknown)}, which are not known.")
+    if "log_threshold" in kept:  # of a JumpReLU SAE in training
+        kept.setdefault("threshold", kept.pop("log_threshold").exp())
     return widened(kept)
 
 
-def unfolded(sae: SAE) -> bool:
-    """Return whether a constant of an SAE's training is neither in its weights nor known."""
-    return bool(sae.metadata.get(UNFOLDED))
+def fold(sae: SAE, input_scale: float | None, what: str, remedy: str, *, stacklevel: int) -> SAE:
+    """Return an SAE with the constant of its training folded in; warn where there is one and it is not known.
+
+    Args:
+        sae: As its files or its object define it.
+        input_scale: The constant, or None.
+        what: What was read, for the warning.
+        remedy: What the reader can do.
+        stacklevel: Of the warning.
+    """
+    unknown = bool(sae.metadata.pop(UNFOLDED, False))
+    if input_scale is not None:
+        return sae.fold_input_scale(input_scale)
+    if unknown:
+        warnings.warn(
+            f"{what} was trained on states times a constant that is not in its weights "
+            f"(expected_average_only_in). {remedy}; it is sqrt(d_in) over the mean norm of the states. "
+            "Without it, activations are those of states as they are.",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return sae
 
 
 READER = Reader("SAELens", (_CONFIG, _WEIGHTS), _read, optional=(_SCALER, _OURS))
@@ -203,7 +227,7 @@ def write(sae: SAE, path: str | Path) -> Path:
     if folder.exists() and not (folder.is_dir() and (READER.fits(folder) or not any(folder.iterdir()))):
         raise FileExistsError(f"path {str(path)!r} is there and is no saved SAE; choose another name.")
     folder.mkdir(exist_ok=True)
-    tensors = {name: getattr(sae, name) for name in _WEIGHT_NAMES if getattr(sae, name) is not None}
+    tensors = {name: getattr(sae, name) for name in WEIGHTS if getattr(sae, name) is not None}
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_bytes(folder / _WEIGHTS, dump_tensors(stored))
     text = json.dumps(_config(sae), indent=1, ensure_ascii=True)
