@@ -192,7 +192,7 @@ class Agreement(Explanation):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
         plain = {name: getattr(self, name) for name in ("measure", "k", "n_elements", "n_rows")}
         arrays: dict[str, Any] = {"values": self._exact}
@@ -200,7 +200,7 @@ class Agreement(Explanation):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the agreement that `describe` described."""
+        """Return the agreement that `to_description` described."""
         labels = {name: described[name] for name in ("names", "measure", "k", "n_elements", "n_rows")}
         return cls(arrays["values"], **labels, **restore_common(described))
 

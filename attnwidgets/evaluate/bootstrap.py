@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    Float = NDArray[np.float64]
 
 _AT_ONCE = 2_000_000  # counts held at a time
 _FEWEST = 2  # examples from which an interval can be told
 
 
-def bootstrap(
-    samples: NDArray[np.float64], *, level: float, resamples: int, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def bootstrap(samples: Float, *, level: float, resamples: int, seed: int) -> tuple[Float, Float]:
     """Return the percentile interval of the mean over examples, low and high [...].
 
     Examples are drawn with replacement, the same ones for every score, so that differences between scores
@@ -30,6 +32,31 @@ def bootstrap(
 
     Source: Efron and Tibshirani 1993, chapter 13.
     """
+    known = (~np.isnan(samples)).sum(axis=0)
+    return _ends(_means(samples, resamples, seed), known >= _FEWEST, level)
+
+
+def bootstrap_of(
+    statistic: Callable[[Float], Float], samples: Float, *, level: float, resamples: int, seed: int
+) -> tuple[Float, Float]:
+    """Return the percentile interval of a function of means over examples, low and high.
+
+    Draws in which the function is undefined (NaN) are left out.
+
+    Args:
+        statistic: Takes means [draw, ...] and returns [draw, ...], each draw by itself.
+        samples: [example, ...].
+        level: Coverage, as 0.95.
+        resamples: How many times examples are drawn.
+        seed: Of the draws.
+    """
+    found = statistic(_means(samples, resamples, seed))
+    enough = np.full(found.shape[1:], len(samples) >= _FEWEST) & ~np.isnan(found).all(axis=0)
+    return _ends(found, enough, level)
+
+
+def _means(samples: Float, resamples: int, seed: int) -> Float:
+    """Return the means of examples drawn with replacement [draw, ...]."""
     n = len(samples)
     flat = samples.reshape(n, -1)
     known = ~np.isnan(flat)
@@ -44,9 +71,12 @@ def bootstrap(
         weights = np.float64(n) if complete else counts @ known
         with np.errstate(invalid="ignore"):
             means[start:stop] = (counts @ filled) / weights
-    shape = samples.shape[1:]
-    enough = known.sum(axis=0) >= _FEWEST
-    ends = np.full((2, flat.shape[1]), np.nan)
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    ends[:, enough] = np.nanquantile(means[:, enough], tails, axis=0)
-    return ends[0].reshape(shape), ends[1].reshape(shape)
+    return means.reshape(resamples, *samples.shape[1:])
+
+
+def _ends(draws: Float, enough: NDArray[np.bool_], level: float) -> tuple[Float, Float]:
+    """Return the ends that hold `level` of the draws, where there are enough examples."""
+    ends = np.full((2, *draws.shape[1:]), np.nan)
+    if enough.any():
+        ends[:, enough] = np.nanquantile(draws[:, enough], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return ends[0], ends[1]

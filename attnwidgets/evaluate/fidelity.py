@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.evaluate.bootstrap import bootstrap_of
 from attnwidgets.evaluate.faithfulness import Plan, removal_scores
 from attnwidgets.evaluate.removal_metrics import FIDELITY
+from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.ordering import Oracle, Rounding
     from attnwidgets.evaluate.removal import Answers, Operator
-    from attnwidgets.evaluate.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
@@ -126,27 +127,64 @@ def fidelity(
     )
 
 
-def characterization(fid_plus: Any, fid_minus: Any, weights: tuple[float, float] = (1.0, 1.0)) -> Float:
+@overload
+def characterization(
+    fid_plus: Scorecard, fid_minus: None = None, weights: tuple[float, float] = (1.0, 1.0)
+) -> Scorecard: ...
+
+
+@overload
+def characterization(fid_plus: Any, fid_minus: Any, weights: tuple[float, float] = (1.0, 1.0)) -> Float: ...
+
+
+def characterization(fid_plus: Any, fid_minus: Any = None, weights: tuple[float, float] = (1.0, 1.0)) -> Any:
     """Return the weighted harmonic mean of fid+ and 1 - fid-: (w+ + w-) / (w+ / fid+ + w- / (1 - fid-)).
 
     Args:
-        fid_plus: fid+, a number or an array, 0 to 1: means over a data set.
-        fid_minus: fid-, of the same shape.
+        fid_plus: What `fidelity` returned (or the scores of `compare` by removal, with both fidelities); or
+            fid+, a number or an array, 0 to 1: means over a data set.
+        fid_minus: fid-, of the same shape; None with a scorecard.
         weights: w+ and w-, both above zero; only their ratio matters.
 
     Returns:
-        0 to 1, of the same shape. 0 where fid+ = 0 or fid- = 1, which are the limits; NaN where one
-        of them is NaN or outside 0 to 1 (a probability may rise without a feature).
+        0 to 1, of the same shape; of a scorecard, one [characterization, method, share] of one example, the
+        data set, its intervals from examples drawn again. 0 where fid+ = 0 or fid- = 1, which are the limits;
+        NaN where one of them is NaN or outside 0 to 1 (a probability may rise without a feature).
 
     Raises:
-        ValueError: Where a weight is not above zero.
+        ValueError: Where a weight is not above zero, or a scorecard is of something else.
 
     Source: Amara et al. 2022, equation 5.
     """
-    plus, minus = np.asarray(fid_plus, dtype=np.float64), np.asarray(fid_minus, dtype=np.float64)
     if not all(np.isfinite(weight) and weight > 0 for weight in weights):
         message = f"weights must be two numbers above zero, not {weights!r}."
         raise ValueError(message)
+    if not isinstance(fid_plus, Scorecard):
+        return _harmonic(np.asarray(fid_plus, np.float64), np.asarray(fid_minus, np.float64), weights)
+    missing = [name for name in FIDELITY if name not in fid_plus.metrics]
+    if missing or fid_minus is not None:
+        message = (
+            f"fid_plus is a scorecard of {listed(fid_plus.metrics)}; it must have {listed(FIDELITY)}, and "
+            "fid_minus be left out."
+        )
+        raise ValueError(message)
+    places = [fid_plus.metrics.index(name) for name in FIDELITY]
+
+    def of(means: Float) -> Float:
+        return _harmonic(means[:, places[0]], means[:, places[1]], weights)[:, None]
+
+    ends = bootstrap_of(
+        of, fid_plus.samples, level=fid_plus.level, resamples=fid_plus.resamples, seed=fid_plus.seed
+    )
+    return fid_plus.with_samples(
+        of(fid_plus.mean[None]),
+        step=f"characterization, weights {weights[0]:g} and {weights[1]:g}",
+        metrics=["characterization"],
+        ends=np.stack(ends),
+    )
+
+
+def _harmonic(plus: Float, minus: Float, weights: tuple[float, float]) -> Float:
     enough = 1.0 - minus
     inside = (plus >= 0) & (plus <= 1) & (enough >= 0) & (enough <= 1)
     with np.errstate(divide="ignore", invalid="ignore"):

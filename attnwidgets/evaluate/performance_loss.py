@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets.evaluate.bootstrap import bootstrap_of
 from attnwidgets.evaluate.faithfulness import Plan, removal_scores
 from attnwidgets.evaluate.removal_metrics import Metric
 
@@ -65,7 +66,8 @@ def performance_loss(
         batch_size: Inputs that run together.
 
     Returns:
-        A Scorecard [metric, method, share] of one example, the data set. NaN where L is 1 or 0, or A is 0.
+        A Scorecard [metric, method, share] of one example, the data set, its intervals from texts drawn
+        again. NaN where L is 1 or 0, or A is 0.
 
     Raises:
         ValueError: For unknown options; where there is not one label for every trace.
@@ -99,10 +101,17 @@ def performance_loss(
         function="performance_loss",
         unit=unit,
     )
-    whole, part, right, still = card.mean
+    ends = bootstrap_of(_relative, card.samples, level=card.level, resamples=card.resamples, seed=card.seed)
+    found = _relative(card.mean[None])
+    return card.with_samples(found, metrics=METRICS, ends=np.stack(ends))
+
+
+def _relative(means: Float) -> Float:
+    """Return the relative loss and accuracy [draw, metric, ...] of means [draw, four, ...]."""
+    whole, part, right, still = np.moveaxis(means, 1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = (np.log(-part) - np.log(-whole)) / np.log(-whole)
         accuracy = (right - still) / right
-    found = np.stack([loss, accuracy])[None]
+    found = np.stack([loss, accuracy], axis=1)
     found[~np.isfinite(found)] = np.nan
-    return card.with_samples(found, metrics=METRICS)
+    return found

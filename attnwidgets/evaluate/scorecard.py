@@ -42,6 +42,8 @@ class Scorecard(Explanation):
         level: Coverage of the confidence intervals.
         resamples: How often examples are drawn for them (percentile bootstrap over examples).
         seed: Of the draws.
+        ends: The intervals [low and high, metric, method, x] where a score is no mean over examples (a loss
+            of the data set as a whole, in its one row of `samples`).
         method: What was evaluated ("cue_contribution").
         unit, stream, provenance, trace_id, warning, predictions: see `Explanation`.
 
@@ -61,6 +63,7 @@ class Scorecard(Explanation):
     resamples: int
     seed: int
     _samples: NDArray[np.float64]
+    _ends: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class Scorecard(Explanation):
         level: float = 0.95,
         resamples: int = 1000,
         seed: int = 0,
+        ends: Any = None,
         unit: str = "token",
         method: str = "given",
         **common: Any,
@@ -104,9 +108,14 @@ class Scorecard(Explanation):
             message = f"baselines names {missing[0]!r}, which is not one of methods: {listed(methods)}."
             raise ValueError(message)
         array.flags.writeable = False
+        given = None if ends is None else np.array(ends, dtype=np.float64)
+        if given is not None and given.shape != (2, *expected):
+            message = f"ends has shape {given.shape}; they are low and high, {(2, *expected)}."
+            raise ValueError(message)
         self._set_common(unit=unit, method=method, **common)
         self._set(
             _samples=array,
+            _ends=given,
             metrics=tuple(str(name) for name in metrics),
             methods=tuple(str(name) for name in methods),
             groups=tuple(str(name) for name in groups),
@@ -181,6 +190,8 @@ class Scorecard(Explanation):
 
         By the percentile bootstrap over examples: the same draws for every method, and for the same `seed`.
         """
+        if self._ends is not None:
+            return self._ends[0], self._ends[1]
         found: tuple[NDArray[np.float64], NDArray[np.float64]] | None = vars(self).get("_interval")
         if found is None:
             found = bootstrap(self._samples, level=self.level, resamples=self.resamples, seed=self.seed)
@@ -214,9 +225,13 @@ class Scorecard(Explanation):
         ]
         kept = [self.metrics.index(name) for name in metrics]
         at = [self.x.index(label) for label in self.x if label in places]
-        samples = self._samples[:, kept][:, :, rows][:, :, :, at]
+
+        def chosen(whole: NDArray[np.float64]) -> NDArray[np.float64]:
+            return whole[:, kept][:, :, rows][:, :, :, at]
+
         return self.with_samples(
-            samples,
+            chosen(self._samples),
+            ends=None if self._ends is None else chosen(self._ends),
             metrics=[self.metrics[place] for place in kept],
             methods=[self.methods[place] for place in rows],
             groups=[self.groups[place] for place in rows],
@@ -308,20 +323,23 @@ class Scorecard(Explanation):
 
     # Kept
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
         arrays: dict[str, Any] = {"samples": self._samples}  # float64: a sum over thousands of examples
+        if self._ends is not None:
+            arrays["ends"] = self._ends
         return self._describe_common() | self._labels(), arrays
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the scorecard that `describe` described."""
+        """Return the scorecard that `to_description` described."""
         names = (
             "metrics", "methods", "groups", "baselines", "x", "x_notes",
             "x_name", "level", "resamples", "seed",
         )  # fmt: skip
         labels = {name: described[name] for name in names}
-        return cls(arrays["samples"], **labels, **restore_common(described))
+        ends = arrays.get("ends")
+        return cls(arrays["samples"], ends=ends, **labels, **restore_common(described))
 
 
 def mean_of_known(samples: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,7 +24,8 @@ def html_of(card: Scorecard) -> str:
     """Return one table a metric: a row for every method, a column for every layer, baselines below a line."""
     parts = [_metric(card, metric) for metric in range(len(card.metrics))]
     examples = f"{card.n_examples:,} example{'s' * (card.n_examples > 1)}"
-    ends = f"; a cell's tooltip has its {card.level:.0%} interval" if card.n_examples > 1 else ""
+    known = not np.isnan(card.interval[0]).all()
+    ends = f"; a cell's tooltip has its {card.level:.0%} interval" if known else ""
     notes = [card.title.replace("_", " "), str(card.provenance.get("model") or ""), f"{examples}{ends}"]
     if card.warning:
         notes.append(card.warning)

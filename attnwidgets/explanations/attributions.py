@@ -273,7 +273,7 @@ class Attributions(Explanation):
             }
         )
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
         residual = list(self.residual) if isinstance(self.residual, tuple) else self.residual
         described = self._describe_common() | {
@@ -285,13 +285,13 @@ class Attributions(Explanation):
         }
         arrays = {"values": self._values}
         if self.map is not None:
-            described["map"], layers = self.map.describe()
+            described["map"], layers = self.map.to_description()
             arrays |= {f"{_MAP}{name}": layer for name, layer in layers.items()}
         return described, arrays
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the attributions that `describe` described."""
+        """Return the attributions that `to_description` described."""
         names = ("target", "foil", "residual")
         layers = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
         return cls(

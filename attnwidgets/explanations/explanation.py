@@ -123,7 +123,7 @@ class Explanation(ABC):
         }
 
     def _describe_common(self) -> dict[str, Any]:
-        """Return the JSON-able part of `describe` that all kinds share."""
+        """Return the JSON-able part of `to_description` that all kinds share."""
         common = self._common()
         common["predictions"] = [self.predictions.title, [list(p) for p in self.predictions.items]]
         return {"kind": self.kind} | common
@@ -148,7 +148,7 @@ class Explanation(ABC):
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Explanation], tuple[Any, ...]]:
-        return restore, self.describe()
+        return restore, self.to_description()
 
     # What a kind of explanation fills in.
 
@@ -168,13 +168,13 @@ class Explanation(ABC):
         """The numbers (read-only), float32 or float64: see `dtype`."""
 
     @abstractmethod
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays that belong to it; what is lazy is computed."""
 
     @classmethod
     @abstractmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the explanation that `describe` described."""
+        """Return the explanation that `to_description` described."""
 
     @abstractmethod
     def to_dataframe(self) -> pd.DataFrame:
@@ -200,7 +200,7 @@ class Explanation(ABC):
     def _short_steps(self) -> list[str]:
         return [step.split(" (")[0] for step in self.steps]
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Return one or two sentences that say what the numbers do, computed from them and nothing else.
 
         The most relevant words with their share and the target; of a map of one layer, what is read most.
@@ -211,6 +211,10 @@ class Explanation(ABC):
         from attnwidgets.explanations.verbalise import in_words
 
         return in_words(self)
+
+    def in_words(self) -> str:
+        """The same as `describe`."""
+        return self.describe()
 
     def plot(self, **options: Any) -> Figure:
         """Return a matplotlib figure; see `attnwidgets.export.figures.plot` for the options."""
@@ -292,7 +296,7 @@ _ELSEWHERE = {
 
 
 def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explanation:
-    """Return the explanation that `Explanation.describe` described (for pickle and archives)."""
+    """Return the explanation that `Explanation.to_description` described (for pickle and archives)."""
     kind = described["kind"]
     if kind not in Explanation.kinds and kind in _ELSEWHERE:
         import_module(_ELSEWHERE[kind])

@@ -243,15 +243,15 @@ class ContributionGraph(MixingMap):
             **found._common(),  # noqa: SLF001 - of one's own class
         )
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays: a layer of the map and its other parts."""
-        described, arrays = super().describe()
+        described, arrays = super().to_description()
         others = {f"others.{number}": np.asarray(self.others(number)) for number in self.layers}
         return described | {"parallel": self.parallel}, arrays | others
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the graph that `describe` described."""
+        """Return the graph that `to_description` described."""
         found = MixingMap.from_description(described, arrays)
         layers = found.layers
         sides = np.stack([arrays[f"others.{number}"] for number in layers], axis=1)

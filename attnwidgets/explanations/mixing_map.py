@@ -311,7 +311,7 @@ class MixingMap(ReadByUnits):
 
         return to_bertviz(self, view, force=force)
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and one array a layer; layers not yet computed are."""
         described = self._describe_common() | {
             "layers": list(self.layers),
@@ -326,7 +326,7 @@ class MixingMap(ReadByUnits):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the map that `describe` described."""
+        """Return the map that `to_description` described."""
         names = ("layers", "heads", "causal", "stochastic", "signed")
         self = cls.lazy(
             lambda number: arrays[f"layer.{number}"],

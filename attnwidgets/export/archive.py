@@ -50,7 +50,7 @@ def save(explanation: Explanation, path: str | Path) -> Path:
     if not path.parent.is_dir():
         message = f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
         raise FileNotFoundError(message)
-    described, arrays = explanation.describe()
+    described, arrays = explanation.to_description()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     described = {"version": VERSION} | described
     if path.suffix and not path.is_dir():

@@ -265,7 +265,7 @@ class FeatureActivations(Explanation):
 
     # Files and pictures.
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""
         described = self._describe_common() | {"axis": describe_axis(self.axis), "d_sae": self.d_sae}
         arrays: dict[str, Any] = {
@@ -277,7 +277,7 @@ class FeatureActivations(Explanation):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the activations that `describe` described."""
+        """Return the activations that `to_description` described."""
         shape = (len(arrays["ends"]), described["d_sae"])
         return cls(
             _sparse(arrays["ends"], arrays["features"], arrays["activations"], shape),

@@ -263,14 +263,14 @@ class FeatureStats(Explanation):
             }
         )
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""
         names = {str(number): name for number, name in self.names.items()}
         return self._describe_common() | {"facts": dict(self.facts), "names": names}, dict(self._arrays)
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the statistics that `describe` described."""
+        """Return the statistics that `to_description` described."""
         names = {int(number): name for number, name in described["names"].items()}
         return cls(arrays, described["facts"], names=names, **restore_common(described))
 

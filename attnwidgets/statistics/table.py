@@ -254,7 +254,7 @@ class HeadStatistics(Explanation):
 
     # Kept
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
         described = self._describe_common() | {
             "names": list(self.names),
@@ -267,7 +267,7 @@ class HeadStatistics(Explanation):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the statistics that `describe` described."""
+        """Return the statistics that `to_description` described."""
         labels = {name: described[name] for name in ("names", "layers", "heads", "left_out")}
         return cls(arrays["values"], **labels, **restore_common(described))
 

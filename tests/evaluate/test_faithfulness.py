@@ -243,6 +243,24 @@ def test_characterization_and_its_limits() -> None:
         characterization(0.5, 0.5, (0, 1))
 
 
+def test_characterization_of_a_data_set_has_an_interval() -> None:
+    hits = np.zeros((40, 2, 2, 1))
+    hits[:24, 0, 0], hits[:8, 1, 0] = 1, 1  # fid+ 0.6, fid- 0.2
+    hits[:, 1, 1] = 1
+    names = {"metrics": ["fidelity_plus", "fidelity_minus"], "methods": ["a", "random"], "x": [0.1]}
+    card = aw.evaluate.Scorecard(hits, baselines=["random"], x_name="share", **names)
+    found = characterization(card)
+    assert found.mean[0, 0, 0] == pytest.approx(2 / (1 / 0.6 + 1 / 0.8))
+    assert found.mean[0, 1, 0] == 0, "fid- = 1 is the limit"
+    low, high = found.interval
+    assert low[0, 0, 0] < found.mean[0, 0, 0] < high[0, 0, 0]
+    assert 0.1 < high[0, 0, 0] - low[0, 0, 0] < 0.4
+    kept = found.select(method="a").interval[0]
+    assert kept[0, 0, 0] == low[0, 0, 0]
+    with pytest.raises(ValueError, match="must have 'fidelity_plus'"):
+        characterization(card.select(metric="fidelity_minus"))
+
+
 def test_several_texts_methods_by_name_and_rows_of_maps(classified: Any) -> None:
     traces = aw.trace(classified.model, classified.tokenizer, ["unbelievable cat", "cat cat"])
     card = faithfulness(

@@ -58,6 +58,9 @@ def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
     expected = (np.mean(right) - np.mean(still)) / np.mean(right) if np.mean(right) else np.nan
     assert accuracy[1] == pytest.approx(expected, nan_ok=True)
     assert loss[0] == pytest.approx(0, abs=1e-12), "nothing removed, nothing lost"
+    low, high = (end[0, 0, 1] for end in card.interval)
+    assert low <= loss[1] <= high, "texts drawn again"
+    assert low < high
     with pytest.raises(ValueError, match="one for each"):
         performance_loss(traces, lengths, [1], operator="mask")
 

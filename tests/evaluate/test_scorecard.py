@@ -182,6 +182,19 @@ def test_what_is_opened_is_what_was_saved(kept, tmp_path):
     assert repr(found) == repr(card)
 
 
+def test_intervals_that_are_given_are_kept_chosen_and_saved(tmp_path):
+    whole = made(n=1)
+    ends = np.stack([whole.mean - 0.1, whole.mean + 0.2])
+    card = whole.with_samples(whole.samples, ends=ends)
+    found = aw.load(card.save(tmp_path / "card.safetensors"))
+    np.testing.assert_array_equal(found.interval, ends)
+    np.testing.assert_array_equal(found.select(method="alti").interval[1], found.interval[1][:, [0, 2, 3]])
+    assert "interval" in found._repr_html_()
+    assert "interval" not in whole._repr_html_()
+    with pytest.raises(ValueError, match="low and high"):
+        whole.with_samples(whole.samples, ends=ends[0])
+
+
 def test_the_html_is_readable_without_colours_and_on_any_background():
     page = made()._repr_html_()
     assert page.count("<tr>") == 2 * (1 + 4)

@@ -358,7 +358,7 @@ def test_it_leaves_and_comes_back(tmp_path) -> None:
         assert np.array_equal(back.values, result.values)
         assert np.array_equal(back.map.values, result.map.values)
         assert back.provenance == result.provenance
-        assert json.dumps(result.describe()[0])
+        assert json.dumps(result.to_description()[0])
     words = found.to("word")
     assert words.values.shape == words.map.shape[-1:] == (4,)
     assert np.isclose(words.values.sum(), found.values.sum(), atol=1e-6)

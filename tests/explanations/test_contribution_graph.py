@@ -137,7 +137,7 @@ def test_it_is_a_map_that_leaves_and_comes_back(tmp_path) -> None:
         assert np.array_equal(back.mlp, graph.mlp)
         assert back.routes(-1).edges == graph.routes(-1).edges
         assert back.provenance == graph.provenance
-    assert json.dumps(graph.describe()[0])
+    assert json.dumps(graph.to_description()[0])
 
 
 def test_only_what_is_looked_at_is_computed() -> None:

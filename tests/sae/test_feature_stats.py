@@ -134,7 +134,7 @@ def test_top_k_chooses_among_all_features_also_for_some(bert):
 
 
 def same(one: aw.FeatureStats, other: aw.FeatureStats) -> bool:
-    first, second = one.describe(), other.describe()
+    first, second = one.to_description(), other.to_description()
     return first[0] == second[0] | {"trace_id": first[0]["trace_id"]} and all(
         np.array_equal(first[1][name], second[1][name]) for name in first[1]
     )

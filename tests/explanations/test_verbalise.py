@@ -18,7 +18,7 @@ WORDS = ["The", "soup", "was", "quite", "delicious", "today"]
 
 
 def said(values, **options):
-    return Attributions(values, axis=WORDS, unit="word", method="lrp", **options).in_words()
+    return Attributions(values, axis=WORDS, unit="word", method="lrp", **options).describe()
 
 
 def test_the_words_the_shares_and_the_target_are_named():
@@ -75,30 +75,30 @@ def test_the_first_number_of_the_sentence_is_the_share_of_the_span_it_names(valu
 
 def test_pieces_of_words_are_read_together():
     one = Attributions([0.1, 2.9, 3, 1], axis=["[CLS]", "un", "##believable", "cat"])
-    assert "“unbelievable” matters most (84%" in one.in_words()
+    assert "“unbelievable” matters most (84%" in one.describe()
     two = Attributions([1, 2.9, 3], axis=["The", "␣key", "s"])
-    assert "“keys” matters most" in two.in_words()
+    assert "“keys” matters most" in two.describe()
 
 
 def test_of_a_map_what_is_read_most_is_said():
     rows = np.array([[0.8, 0.1, 0.1], [0.5, 0.1, 0.4], [0.9, 0.05, 0.05]])
     one = MixingMap(rows[None], query=["a", "b", "c"], layers=[3], method="attention")
-    text = one.in_words()
+    text = one.describe()
     assert "“a” is read most, 73% of a row on average" in text
     assert "“b” reads “c” most, 40% of its row" in text
     many = MixingMap(np.stack([rows, rows]), query=["a", "b", "c"], method="attention")
-    assert many.in_words() == "Attention: 2 layers, 3 by 3 tokens."
+    assert many.describe() == "Attention: 2 layers, 3 by 3 tokens."
 
 
 def test_a_table_has_no_sentence():
     card = aw.evaluate.Scorecard(np.zeros((2, 1, 1, 1)), metrics=["m"], methods=["a"], x=[0])
     with pytest.raises(TypeError, match="not put in words"):
-        card.in_words()
+        card.describe()
 
 
 def test_of_a_real_prediction(minilm):
     del minilm  # skips where it is not there
     model, tokenizer = aw.demo_model("classifier")
     trace = aw.trace(model, tokenizer, "She gave a lifeless performance as the young queen.")
-    text = aw.lrp(trace, unit="word").in_words()
+    text = aw.lrp(trace, unit="word").describe()
     assert "“lifeless” speaks most for “negative”" in text
