@@ -1,8 +1,9 @@
-/** Lines over the layers: a picture in SVG with an axis on each side, and a label at every line's end. */
+/** Lines over layers, or over steps: a picture in SVG with an axis on each side, and a label at every line's end. */
 
 import type { Theme } from "../context.ts";
-import { thinned } from "../dom.ts";
+import { fill, flag, h, thinned } from "../dom.ts";
 import { tickText } from "../numbers.ts";
+import { textWidth } from "./labels.ts";
 import { svg } from "./svg.ts";
 
 /** Hues that colour-blind readers tell apart, with a contrast of 3 on the page; dashes tell the rest apart. */
@@ -42,8 +43,15 @@ export interface Chart {
 }
 
 /** Measures for lines that end `room` px before the right edge. */
-export function chartOf(width: number, room: number, count: number, low: number, high: number): Chart {
-  const [left, top, height] = [46, 8, 190];
+export function chartOf(
+  width: number,
+  room: number,
+  count: number,
+  low: number,
+  high: number,
+  height = 190,
+): Chart {
+  const [left, top] = [46, 8];
   const [right, bottom] = [Math.max(left + 20, width - room), height - 24];
   const span = high - low || 1;
   const step = (right - left - 16) / Math.max(1, count - 1);
@@ -74,9 +82,21 @@ export function drawAxes(chart: Chart, layers: readonly string[]): SVGElement {
   return group;
 }
 
-/** A line through what is a number, broken where there is none; a dot for every layer while they are few. */
-export function drawLine(chart: Chart, values: readonly number[], { stroke, dash }: Look): SVGElement {
+/** Up to so many values each get a dot. */
+const DOTTED = 32;
+
+/**
+ * A line through what is a number, broken where there is none; a dot for every value while they are few. `places` say
+ * where the values stand; by default one after the other.
+ */
+export function drawLine(
+  chart: Chart,
+  values: readonly number[],
+  { stroke, dash }: Look,
+  places: readonly number[] = [...values.keys()],
+): SVGElement {
   const group = svg("g");
+  const x = (i: number): number => chart.x(places[i] ?? i);
   let path = "";
   let pen = false;
   values.forEach((value, i) => {
@@ -84,16 +104,108 @@ export function drawLine(chart: Chart, values: readonly number[], { stroke, dash
       pen = false;
       return;
     }
-    path += `${pen ? "L" : "M"}${chart.x(i).toFixed(1)} ${chart.y(value).toFixed(1)}`;
+    path += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${chart.y(value).toFixed(1)}`;
     pen = true;
   });
   group.append(svg("path", { d: path, fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": dash }));
-  if (values.length > 32) return group;
+  if (values.length > DOTTED) return group;
   values.forEach((value, i) => {
-    if (Number.isFinite(value))
-      group.append(svg("circle", { cx: chart.x(i), cy: chart.y(value), r: 2.5, fill: stroke }));
+    if (Number.isFinite(value)) group.append(svg("circle", { cx: x(i), cy: chart.y(value), r: 2.5, fill: stroke }));
   });
   return group;
+}
+
+/** The area between two lines, where both are numbers; a bar where a value stands alone. */
+export function drawBand(
+  chart: Chart,
+  low: readonly number[],
+  high: readonly number[],
+  colour: string,
+  places: readonly number[] = [...low.keys()],
+): SVGElement {
+  let path = "";
+  let run: number[] = [];
+  const end = (): void => {
+    const at = (i: number, values: readonly number[], side: number): string =>
+      `${(chart.x(places[i] ?? i) + (run.length > 1 ? 0 : side)).toFixed(1)} ${chart.y(values[i] as number).toFixed(1)}`;
+    if (run.length) {
+      const there = run.map((i) => at(i, high, -3));
+      const back = run.toReversed().map((i) => at(i, low, 3));
+      if (run.length === 1) there.push(at(run[0] as number, high, 3));
+      if (run.length === 1) back.push(at(run[0] as number, low, -3));
+      path += `M${[...there, ...back].join("L")}Z`;
+    }
+    run = [];
+  };
+  low.forEach((value, i) => {
+    if (Number.isFinite(value) && Number.isFinite(high[i])) run.push(i);
+    else end();
+  });
+  end();
+  return svg("path", { class: "aw-band", d: path, fill: colour });
+}
+
+/** A line's name and value at its end, and where that is. */
+export interface LineEnd {
+  name: string;
+  value: string;
+  look: Look;
+  /** px of the line's last point. */
+  x: number;
+  y: number;
+  title?: string;
+}
+
+/** px below which labels stand under the picture, not beside it. */
+const NARROW = 520;
+const LINE = 16;
+
+/** Whether labels stand beside the lines' ends in a figure of this width. */
+export const standBeside = (width: number): boolean => width >= NARROW;
+
+/** px that labels beside the lines need; a little where they stand below. */
+export function labelRoom(width: number, texts: readonly string[], font: string): number {
+  if (!standBeside(width)) return 8;
+  return Math.min(280, Math.ceil(1.06 * Math.max(0, ...texts.map((text) => textWidth(text, font)))) + 48);
+}
+
+/** Write the lines' names into `legend`, at their ends and never over each other, or below; returns what leads there. */
+export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
+  const { width, right, top, bottom } = chart;
+  const beside = standBeside(width);
+  const wanted = ends.map(({ y }) => y);
+  const heights = spreadOut(wanted, LINE, top + 4, bottom);
+  flag(legend, "data-beside", beside);
+  fill(
+    legend,
+    ...ends.map(({ name, value, look, title = "" }, line) => {
+      const swatch = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
+      const { stroke, dash } = look;
+      swatch.append(svg("line", { x1: 0, x2: 18, y1: 4, y2: 4, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+      const item = h("li", h("span.profile-name", { title }, name), " ", h("b", value));
+      item.prepend(swatch);
+      if (beside) {
+        item.style.top = `${(heights[line] ?? 0) - LINE / 2}px`;
+        item.style.left = `${right + 10}px`;
+        item.style.maxWidth = `${width - right - 10}px`;
+      }
+      return item;
+    }),
+  );
+  if (!beside) return [];
+  return ends.map(({ x, y }, line) => {
+    const points = `${x + 4},${y} ${right},${heights[line]} ${right + 8},${heights[line]}`;
+    return svg("polyline", { class: "aw-leader", points, fill: "none" });
+  });
+}
+
+/** The place, of `count`, that the pointer is at; -1 outside of the axes. */
+export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
+  const box = picture.getBoundingClientRect();
+  const x = ((event.clientX - box.left) * chart.width) / box.width;
+  const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
+  const place = Math.round((x - chart.x(0)) / step);
+  return x < chart.left - 8 || x > chart.right + 8 ? -1 : Math.max(0, Math.min(count - 1, place));
 }
 
 /** Heights at which labels stand, `size` px apart, as near as can be to where they would like to stand. */
