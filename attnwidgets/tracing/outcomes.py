@@ -67,13 +67,9 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
         raise ValueError("the model of this trace predicts neither tokens nor classes here")
     reader = text_tokenizer(trace.tokenizer)
     if logits.dim() == 1:
-        config: Any = getattr(unwrap(trace.model), "config", None)
-        names = getattr(config, "id2label", None) or {}
-        multiple = getattr(config, "problem_type", None) == "multi_label_classification"
-        return _largest(logits, title, most, lambda i: str(names.get(i, i)), multiple=multiple)
+        return _largest(logits, title, most, lambda i: _class_name(trace, i), multiple=several_true(trace))
     if position is None:
-        at = -1 if can_generate(unwrap(trace.model)) else int(title.rpartition(" ")[2])
-        return _largest(logits[at], title, most, lambda i: spelled(reader, i))
+        return _largest(logits[_place(trace)], title, most, lambda i: spelled(reader, i))
     ids = read_ids(trace)
     if not can_generate(unwrap(trace.model)):
         raise ValueError("this model fills in masks: of a token that it sees it predicts nothing")
@@ -84,6 +80,41 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
     actual = ids[position] if position < len(ids) else None
     name = title if actual is None else f"token {position}"
     return _largest(logits[position - 1], name, most, lambda i: spelled(reader, i), actual=actual)
+
+
+def probabilities(trace: Trace, logits: Tensor) -> Tensor:
+    """Return what logits of a trace's input predict where the trace predicts [outcome], in float64.
+
+    Args:
+        trace: A trace that predicts tokens or classes.
+        logits: Its own, or others of the same input.
+    """
+    if logits.dim() > 1:
+        return logits[_place(trace)].double().softmax(-1)
+    return logits.double().sigmoid() if several_true(trace) else logits.double().softmax(-1)
+
+
+def label_of(trace: Trace, outcome: int) -> str:
+    """Return the name of a class or token that a trace's model predicts."""
+    if trace.logits is not None and trace.logits.dim() == 1:
+        return _class_name(trace, outcome)
+    return spelled(text_tokenizer(trace.tokenizer), outcome)
+
+
+def _place(trace: Trace) -> int:
+    """Return the row of the logits that a trace's predictions are read from."""
+    return -1 if can_generate(unwrap(trace.model)) else int(trace.predictions_title.rpartition(" ")[2])
+
+
+def _class_name(trace: Trace, number: int) -> str:
+    names = getattr(getattr(unwrap(trace.model), "config", None), "id2label", None) or {}
+    return str(names.get(number, number))
+
+
+def several_true(trace: Trace) -> bool:
+    """Return whether several classes may be true at once, so that their probabilities need not sum to one."""
+    config = getattr(unwrap(trace.model), "config", None)
+    return getattr(config, "problem_type", None) == "multi_label_classification"
 
 
 def read_ids(trace: Trace) -> list[int]:

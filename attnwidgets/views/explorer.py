@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base import View
 from attnwidgets.views.features import Features, look_at
 from attnwidgets.views.head_topics import head_topics
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
+from attnwidgets.views.wire_topics import Wired
+from attnwidgets.views.wires import Wires
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.questions import Topic
 
 
-class Explorer(View):
+class Explorer(Wired):
     """The four views in one output, with a choice of method and unit and the model's predictions.
 
     Of a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
@@ -26,6 +27,10 @@ class Explorer(View):
 
     `methods=` and `units=` restrict it, so that an assignment need not show its answer; it opens with the
     first method named. `explorer.selection.method = "alti"` chooses from Python.
+
+    `k`, or a right click on a head of the grid, knocks a head out; what is active stands at the top with an
+    undo, the predictions show before and after, and `explorer.interventions()` hands it to `trace.rerun`; see
+    `InterventionView`.
 
     Args:
         shown: What `aw.trace` returned, or an explanation.
@@ -37,13 +42,14 @@ class Explorer(View):
     """
 
     _VIEW = "Explorer"
-    PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid")
+    PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _FILTERS = True
     _MANY_METHODS = True
     _MARKS = "both"
 
     def __init__(self, shown: Any, *, features: Any = None, stats: Any = None, **options: Any) -> None:
         self._predicts = shown if is_trace(shown) else None
+        self._wires = Wires.of(shown)
         self._features = None if features is None else Features.on_trace("Explorer", shown, features, stats)
         if self._features is not None:
             self.PARTS = (*self.PARTS, "features")
@@ -52,7 +58,7 @@ class Explorer(View):
             look_at(self, self._features, None)
 
     def _topics(self) -> Mapping[str, Topic]:
-        asked = {**head_topics(self), **prediction_topics(self._predicts)}
+        asked = {**head_topics(self), **prediction_topics(self._predicts), **self._wire_topics()}
         if self._features is not None:
             asked |= self._features.topics(table=False, panel=True, strip=True)
         return asked

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.base import View
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.questions import Topic
+from attnwidgets.views.wire_topics import Wired
+from attnwidgets.views.wires import Wires
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,25 +21,27 @@ _LONGEST = 200  # tokens of a continuation that a page may ask for
 _MOST = 20  # continuations at once
 
 
-class Predictions(View):
+class Predictions(Wired):
     """What the model says next, or which class, and what it would write.
 
     The distribution is there for every temperature, top k and top p: sliders act in the browser, on the 200
     largest logits and the exact weight of all others. A click on an outcome makes it the target of the
     methods that explain one, with Shift the foil. Below are continuations, made when they are asked for
     (see `aw.continuations`), and the surprisal of every token of the text (see `aw.surprisal`); a click on
-    one shows what the model expected in its place. Arguments are those of `View`.
+    one shows what the model expected in its place. While heads are knocked out or rows of attention set in a
+    linked view (see `InterventionView`), it shows before and after. Arguments are those of `View`.
     """
 
     _VIEW = "Predictions"
-    PARTS = ("explorer",)
+    PARTS = ("explorer", "interventions")
 
     def __init__(self, shown: Any, **options: Any) -> None:
         self._predicts = shown if is_trace(shown) else None
+        self._wires = Wires.of(shown)
         super().__init__(shown, **options)
 
     def _topics(self) -> Mapping[str, Topic]:
-        return prediction_topics(self._predicts)
+        return prediction_topics(self._predicts) | self._wire_topics(rows=False)
 
 
 def prediction_topics(trace: Trace | None) -> dict[str, Topic]:

@@ -12,6 +12,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.views.keys import asked_about, asked_of
 from attnwidgets.views.runtime import SharedModel
 from attnwidgets.views.sources import REDUCTIONS, span
+from attnwidgets.views.wires import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets.views.store import TileStore
+    from attnwidgets.views.wires import Reach, Wire
 
 
 class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for the unit
@@ -82,6 +84,10 @@ def _outcome_from_json(sent: dict[str, Any] | None, _: object) -> Outcome | None
     return None if sent is None else Outcome(int(sent["id"]), str(sent["label"]))
 
 
+def _wires_to_json(wires: tuple[Wire, ...], _: object) -> list[Wire]:
+    return [dict(wire) for wire in wires]
+
+
 _OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_json": _outcome_from_json}
 
 
@@ -101,11 +107,19 @@ class Selection(SharedModel):
 
     `feature` is the feature of a sparse autoencoder that views of features look at, or None.
 
+    `interventions` are the wires that are pulled, in the order in which they apply: a tuple of dicts, each
+    `{"kind": "ablate", "layer": 3, "head": 1}` (with `"how": "zero"` or `"mean"`, over the text) or
+    `{"kind": "row", "layer": 3, "head": 1, "query": 5, "to": "uniform"}` (or `"one_hot"` with the `"key"`
+    that is read, or `"free"` with the `"amount"`, 0 to 1, of what can move; tokens by position), with
+    `"stream"` where there are several. Maps show the model as recorded; `view.interventions()` makes of
+    them what `trace.rerun` takes. Assign the tuple anew to change it; `undo()` takes the last one back.
+
     Raises:
         IndexError: A layer, head, feature, pinned index, class or token out of range; the message
             names the range.
-        ValueError: An unknown unit, method, stream, reduction, class or token; the message lists what there
-            is.
+        ValueError: An unknown unit, method, stream, reduction, class, token or kind of intervention; the
+            message lists what there is.
+        TypeError: Interventions that are no list of dicts.
     """
 
     layer = Int(0).tag(sync=True)
@@ -118,10 +132,14 @@ class Selection(SharedModel):
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     inside = Bool(default_value=False).tag(sync=True)
     feature = Int(None, allow_none=True).tag(sync=True)
+    interventions = AnyTrait(()).tag(sync=True, to_json=_wires_to_json)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
     d_sae = 0
     """Features of the SAE that is looked at; 0 where there is none."""
+
+    reach: Reach | None = None
+    """What interventions may name; None where no view has the trace."""
 
     def __init__(self, store: TileStore, **traits: object) -> None:
         self._stores: list[TileStore] = [store]
@@ -137,6 +155,10 @@ class Selection(SharedModel):
         if store in self._stores and len(self._stores) > 1:
             self._stores.remove(store)
 
+    def undo(self) -> None:
+        """Take the last intervention back."""
+        self.interventions = self.interventions[:-1]
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the browser sent, without hover."""
         # The browser's save carries whatever was set since the last one, hover included. Python has no use
@@ -147,7 +169,7 @@ class Selection(SharedModel):
         return (
             f"Selection(layer={self.layer}, head={self.head!r}, unit={self.unit!r}, method={self.method!r}, "
             f"stream={self.stream!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r}, "
-            f"inside={self.inside!r})"
+            f"inside={self.inside!r}, interventions={self.interventions!r})"
         )
 
     # -- validation --------------------------------------------------------------------------------
@@ -184,6 +206,10 @@ class Selection(SharedModel):
         if feature is not None and not 0 <= feature < (self.d_sae or feature + 1):
             raise IndexError(f"feature={feature} is out of range: the features are 0 to {self.d_sae - 1}.")
         return feature
+
+    @validate("interventions")
+    def _check_interventions(self, proposal: dict[str, Any]) -> tuple[Wire, ...]:
+        return checked(proposal["value"], self.reach)
 
     @validate("unit")
     def _check_unit(self, proposal: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ const KEYS: (keyof SelectionState)[] = [
   "foil",
   "inside",
   "feature",
+  "interventions",
   "hover",
 ];
 

@@ -184,6 +184,32 @@ export interface Cell {
   key: number;
 }
 
+/** A head without what it writes. Its twin, with the fields in this order, is `attnwidgets/views/wires.py`. */
+export interface Ablated {
+  kind: "ablate";
+  stream: string;
+  layer: number;
+  head: number;
+  how: "zero" | "mean";
+}
+
+/** A row of attention that is set; query and key are counted in tokens. */
+export interface SetRow {
+  kind: "row";
+  stream: string;
+  layer: number;
+  head: number;
+  query: number;
+  to: "uniform" | "one_hot" | "free";
+  /** Of "one_hot". */
+  key?: number;
+  /** Of "free": the share, 0 to 1, of what can move. */
+  amount?: number;
+}
+
+/** One active intervention. */
+export type Wire = Ablated | SetRow;
+
 /** Traits of the shared selection. `hover` is set in the browser and never saved to the kernel. */
 export interface SelectionState {
   layer: number;
@@ -199,6 +225,8 @@ export interface SelectionState {
   inside: boolean;
   /** A feature of a sparse autoencoder. */
   feature: number | null;
+  /** The wires that are pulled, in the order in which they apply. */
+  interventions: readonly Wire[];
   hover: Cell | null;
 }
 

@@ -26,6 +26,7 @@ const START: SelectionState = {
   foil: null,
   inside: false,
   feature: null,
+  interventions: [],
   hover: null,
 };
 

@@ -1,0 +1,1 @@
+shared=>{var s=shared[48],i=shared[49],p=shared[50],e=shared[51];var t="".split("A").reduceRight((o,[r,...n])=>o.replaceAll(r,n.join("")),"");var x=t,h={InterventionView:e(()=>()=>{})};return{style:x,views:h}}
