@@ -6,10 +6,12 @@ import errno
 import json
 from collections.abc import Sized
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import save as dump_tensors
 
 from attnwidgets._progress import progress
 from attnwidgets.export.archive import write_bytes
@@ -32,7 +34,7 @@ _EVERY = 10  # so many texts, one is held out
 _FEW = 20  # of fewer texts, windows are held out instead
 _BATCH = 4096  # tokens the model reads at once, with padding
 _SORT = 16  # batches over which windows are ordered by length
-_STATES, _ABOUT = "states.f32", "harvest.json"
+_STATES, _ABOUT = "states.f32", "harvest.safetensors"
 
 
 class States:
@@ -101,8 +103,10 @@ def harvest(
         return found
     path = folder / _STATES
     try:
-        states, described = _written(model, corpus, site, path, max_tokens)
-        write_bytes(folder / _ABOUT, json.dumps(described | {"about": about}).encode("ascii"))
+        states = _written(model, corpus, site, path, max_tokens)
+        described = json.dumps({"about": about, "tokens": states.tokens, "norm": states.norm})
+        beside = {"held_out": states.held_out, "mean": states.mean}
+        write_bytes(folder / _ABOUT, dump_tensors(beside, metadata={"attnwidgets": described}))
     except OSError as error:
         size = path.stat().st_size if path.exists() else 0
         path.unlink(missing_ok=True)
@@ -123,18 +127,16 @@ def _kept(folder: Path, about: str) -> States | None:
     """Return what an earlier run harvested, where it is whole and of the same."""
     if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
         return None
-    described = json.loads((folder / _ABOUT).read_text())
-    held_out = torch.tensor(described["held_out"])
+    with safe_open(folder / _ABOUT, framework="pt") as file:
+        described = json.loads(file.metadata()["attnwidgets"])
+        held_out, mean = file.get_tensor("held_out"), file.get_tensor("mean")
     size = described["tokens"] * held_out.shape[-1] * 4
     if described["about"] != about or (folder / _STATES).stat().st_size != size:
         return None
-    mean = torch.tensor(described["mean"], dtype=torch.float64)
     return States(folder / _STATES, described["tokens"], held_out, mean, described["norm"])
 
 
-def _written(
-    model: nn.Module, corpus: Corpus, site: Site, path: Path, max_tokens: int | None
-) -> tuple[States, dict[str, Any]]:
+def _written(model: nn.Module, corpus: Corpus, site: Site, path: Path, max_tokens: int | None) -> States:
     tokens, length = 0, 0.0
     total: Tensor | None = None
     held: list[Tensor] = []
@@ -161,10 +163,7 @@ def _written(
     if total is None or not tokens:
         raise ValueError("texts hold no token that counts; give at least one text of several words.")
     held_out = torch.cat(held)[:HELD_OUT] if held else torch.zeros(0, len(total))
-    mean, norm = total / tokens, length / tokens
-    made = States(path, tokens, held_out, mean, norm)
-    described = {"tokens": tokens, "mean": mean.tolist(), "norm": norm, "held_out": held_out.tolist()}
-    return made, described
+    return States(path, tokens, held_out, total / tokens, length / tokens)
 
 
 def _windows(

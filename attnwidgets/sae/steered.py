@@ -139,6 +139,11 @@ class Steered:
         found: Tensor = self._kept["chosen"]
         return found
 
+    @property
+    def _device(self) -> torch.device:
+        """Where the model reads: an SAE may lie elsewhere."""
+        return next(value.device for value in self.trace.inputs.values() if isinstance(value, torch.Tensor))
+
     def _inputs(self) -> dict[str, Any]:
         options = {"use_cache": False} if "use_cache" in forward_parameters(self._model) else {}
         return {**self.trace.inputs, **options}
@@ -215,7 +220,7 @@ class Steered:
                 padding=True,
                 truncation=True,
                 return_tensors="pt",
-            ).to(self._kept["states"].device if "states" in self._kept else "cpu")
+            ).to(self._device)
             found.append(_pooled(self._model(**batch), batch["attention_mask"]))
         return torch.cat(found)
 

@@ -140,11 +140,15 @@ class Run:
             for _ in progress(range(self.step, self.plan.steps), "training the SAE"):
                 loss = self._advance()
                 if not loss.total < float("inf"):
-                    self._diverged()
+                    self._diverged("the loss")
                 if self.step % every == 0 or self.step == self.plan.steps:
+                    if not self._finite():  # after a step from a loss that was finite still
+                        self._diverged("a weight")
                     self._measured(loss, live)
                     self._save(folder)
         except (KeyboardInterrupt, Cancelled):
+            if not self._finite():
+                self._go_back()
             self.history.note = f"stopped at step {self.step} of {self.plan.steps}"
             warnings.warn(
                 f"training was {self.history.note}; the SAE is what was reached by then.",
@@ -187,14 +191,20 @@ class Run:
         row = {"step": self.step, "loss": loss.total, "mse": loss.mse, "penalty": loss.penalty}
         self.history.rows.append(row | _measures(found, self.plan.d_sae))
         live.show(self.history)
-        if all(bool(torch.isfinite(tensor).all()) for tensor in self.weights.all):
-            self.good = [tensor.clone() for tensor in self.weights.all]
-            self.good_step = self.step
+        self.good = [tensor.clone() for tensor in self.weights.all]
+        self.good_step = self.step
 
-    def _diverged(self) -> None:
+    def _finite(self) -> bool:
+        return all(bool(torch.isfinite(tensor).all()) for tensor in self.weights.all)
+
+    def _go_back(self) -> None:
+        """Take the weights that were last known to be good."""
         for tensor, good in zip(self.weights.all, self.good, strict=True):
             tensor.copy_(good)
-        self.history.note = f"the loss became NaN at step {self.step} of {self.plan.steps}"
+
+    def _diverged(self, what: str) -> None:
+        self._go_back()
+        self.history.note = f"{what} became NaN at step {self.step} of {self.plan.steps}"
         raise TrainingDivergedError(
             f"{self.history.note}; error.sae is the SAE of step {self.good_step}. Lower lr.",
             self.plain().fold_input_scale(self.scale),
@@ -239,7 +249,15 @@ class Run:
             "history": self.history.to_dict(),
         }
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write_bytes(folder / STATE, dump_tensors(kept, metadata={"attnwidgets": json.dumps(described)}))
+        try:
+            write_bytes(folder / STATE, dump_tensors(kept, metadata={"attnwidgets": json.dumps(described)}))
+        except OSError as error:
+            warnings.warn(
+                f"the checkpoint of step {self.step} could not be written to {str(folder)!r} ({error}); "
+                "training goes on, and the one before it stays.",
+                UserWarning,
+                stacklevel=5,
+            )
 
     def resume(self, folder: Path | None) -> None:
         """Go on from a checkpoint, where there is one.

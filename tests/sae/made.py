@@ -12,7 +12,9 @@ from safetensors.torch import save_file
 import attnwidgets as aw
 
 FIXTURES = Path(__file__).parent / "fixtures"
+SITE = "blocks.1.hook_resid_post"
 TEXTS = ("the cat sat.", "new york, the cat!", "unbelievable cats sat a b c", "don't the new cat sat.")
+CORPUS = [*TEXTS, "", "a b c " * 30, "the cats, the cats! the unbelievable cats."] * 3
 
 
 def weights(d_in: int = 8, d_sae: int = 20, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -11,11 +11,6 @@ from tests.tracing import tiny
 from . import made
 
 
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
-
-
 def hidden(model, tokenizer, texts, layer: int) -> torch.Tensor:
     """States of the tokens that are no special ones, text by text."""
     found = []

@@ -12,32 +12,13 @@ from tests.tracing import tiny
 
 from . import made
 
-SITE = "blocks.1.hook_resid_post"
-TEXTS = [*made.TEXTS, "", "a b c " * 30, "the cats, the cats! the unbelievable cats."] * 3
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
-
-
-@pytest.fixture(scope="module")
-def sae():
-    drawn = made.sae(d_in=32, site=SITE)
-    return drawn.replaced(b_enc=drawn.b_enc + torch.linspace(-3, 1, 20))
-
-
-@pytest.fixture(scope="module")
-def stats(bert, sae):
-    return aw.feature_stats(sae, *bert, TEXTS, window=(3, 2), context=20, examples=6)
-
 
 @pytest.fixture(scope="module")
 def plain(bert, sae):
     """Texts one by one, cut by hand into windows of 18 tokens between [CLS] and [SEP]."""
     model, tokenizer = bert
     found = []
-    for number, text in enumerate(TEXTS):
+    for number, text in enumerate(made.CORPUS):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         for begin in range(0, len(ids), 18):
             cut = [2, *ids[begin : begin + 18], 3]
@@ -112,7 +93,7 @@ def test_directions_and_companions_are_those_of_brute_force(stats, plain, sae):
 
 
 def test_some_features_alone_count_the_same(bert, sae, stats):
-    some = aw.feature_stats(sae, *bert, TEXTS, features=[7, 3], window=(3, 2), context=20, examples=6)
+    some = aw.feature_stats(sae, *bert, made.CORPUS, features=[7, 3], window=(3, 2), context=20, examples=6)
     assert some.features == (7, 3)
     assert some.feature(3).count == stats.feature(3).count
     assert some.feature(3).histogram == stats.feature(3).histogram
@@ -127,9 +108,9 @@ def test_some_features_alone_count_the_same(bert, sae, stats):
 
 
 def test_top_k_chooses_among_all_features_also_for_some(bert):
-    sae = made.sae("topk", d_in=32, site=SITE)
-    whole = aw.feature_stats(sae, *bert, TEXTS)
-    some = aw.feature_stats(sae, *bert, TEXTS, features=[7, 3])
+    sae = made.sae("topk", d_in=32, site=made.SITE)
+    whole = aw.feature_stats(sae, *bert, made.CORPUS)
+    some = aw.feature_stats(sae, *bert, made.CORPUS, features=[7, 3])
     assert [some.feature(j).count for j in (7, 3)] == [whole.feature(j).count for j in (7, 3)]
 
 
@@ -179,11 +160,11 @@ def interrupted(texts, after: int):
 def test_a_run_that_was_stopped_goes_on_to_the_same_result(bert, sae, tmp_path, monkeypatch, after):
     monkeypatch.setattr("attnwidgets.sae.feature_stats._TOKENS", (30, 30))
     options = {"context": 20, "checkpoint": tmp_path / "counts", "checkpoint_seconds": 0}
-    whole = aw.feature_stats(sae, *bert, iter(TEXTS), context=20)
+    whole = aw.feature_stats(sae, *bert, iter(made.CORPUS), context=20)
     with pytest.raises(StopError):
-        aw.feature_stats(sae, *bert, interrupted(TEXTS, after), **options)
+        aw.feature_stats(sae, *bert, interrupted(made.CORPUS, after), **options)
     assert (tmp_path / "counts").exists() == (after > 1)
-    resumed = aw.feature_stats(sae, *bert, iter(TEXTS), **options)
+    resumed = aw.feature_stats(sae, *bert, iter(made.CORPUS), **options)
     assert same(whole, resumed)
     assert not (tmp_path / "counts").exists()
 
@@ -192,23 +173,23 @@ def test_a_checkpoint_of_something_else_is_refused(bert, sae, tmp_path, monkeypa
     monkeypatch.setattr("attnwidgets.sae.feature_stats._TOKENS", (30, 30))
     options = {"context": 20, "checkpoint": tmp_path / "counts", "checkpoint_seconds": 0}
     with pytest.raises(StopError):
-        aw.feature_stats(sae, *bert, interrupted(TEXTS, 9), **options)
+        aw.feature_stats(sae, *bert, interrupted(made.CORPUS, 9), **options)
     with pytest.raises(ValueError, match="of another SAE, model or options"):
-        aw.feature_stats(sae, *bert, TEXTS, **options, seed=1)
+        aw.feature_stats(sae, *bert, made.CORPUS, **options, seed=1)
     with pytest.raises(ValueError, match="of another SAE, model or options"):
-        aw.feature_stats(sae.fold_decoder_norm(), *bert, TEXTS, **options)
+        aw.feature_stats(sae.fold_decoder_norm(), *bert, made.CORPUS, **options)
     with pytest.raises(ValueError, match="texts are not those that were counted"):
-        aw.feature_stats(sae, *bert, ["other", *TEXTS[1:]], **options)
+        aw.feature_stats(sae, *bert, ["other", *made.CORPUS[1:]], **options)
     (tmp_path / "counts").write_bytes(b"x" * 40)
     with pytest.raises(ValueError, match="damaged or something else"):
-        aw.feature_stats(sae, *bert, TEXTS, **options)
+        aw.feature_stats(sae, *bert, made.CORPUS, **options)
     with pytest.raises(FileNotFoundError, match="folder that does not exist"):
-        aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "not" / "there")
+        aw.feature_stats(sae, *bert, made.CORPUS, checkpoint=tmp_path / "not" / "there")
 
 
 def test_chunks_do_not_change_what_is_found(bert, sae, stats, monkeypatch):
     monkeypatch.setattr("attnwidgets.sae.feature_stats._TOKENS", (25, 25))
-    cut = aw.feature_stats(sae, *bert, TEXTS, window=(3, 2), context=20, examples=6)
+    cut = aw.feature_stats(sae, *bert, made.CORPUS, window=(3, 2), context=20, examples=6)
     assert [cut.feature(j).count for j in range(20)] == [stats.feature(j).count for j in range(20)]
     for j in range(20):
         assert sorted(e[5:] for e in cut.feature(j).top) == sorted(e[5:] for e in stats.feature(j).top)
@@ -240,7 +221,8 @@ def test_logit_effects_are_the_direction_read_by_norm_and_unembedding(family):
 def test_without_an_unembedding_or_outside_the_stream_there_are_no_logit_effects(stats, bert):
     assert stats.feature(4).promoted == ()  # more than a projection stands before BERT's logits
     inner = bert[0].bert
-    assert aw.feature_stats(made.sae(d_in=32, site=SITE), inner, bert[1], TEXTS[:3]).feature(4).promoted == ()
+    bare = aw.feature_stats(made.sae(d_in=32, site=made.SITE), inner, bert[1], made.CORPUS[:3])
+    assert bare.feature(4).promoted == ()
     llama = tiny.build(tiny.TEXT["Llama"])
     heads = aw.feature_stats(made.sae(d_in=32, site="blocks.0.attn.hook_z"), llama, None, [[5, 9, 11, 7]])
     assert heads.feature(4).suppressed == ()
@@ -269,7 +251,7 @@ def test_the_model_comes_back_as_it_was(bert, sae):
     hooks = [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     model.train()
     with pytest.raises(StopError):
-        aw.feature_stats(sae, model, tokenizer, interrupted(TEXTS, 4))
+        aw.feature_stats(sae, model, tokenizer, interrupted(made.CORPUS, 4))
     assert model.training
     assert hooks == [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     model.eval()

@@ -7,45 +7,13 @@ import re
 
 import numpy as np
 import pytest
-import torch
-from ipywidgets import Widget
 
 import attnwidgets as aw
 from attnwidgets.views.feature_data import PAGE, activations_of, columns_of, page_of, size_of
-from tests.tracing import tiny
 
 from . import made
 
-SITE = "blocks.1.hook_resid_post"
-TEXTS = [*made.TEXTS, "a b c " * 30, "the cats, the cats! the unbelievable cats."] * 3
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_open():
-    Widget.close_all()
-    yield
-    Widget.close_all()
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
-
-
-@pytest.fixture(scope="module")
-def sae():
-    drawn = made.sae(d_in=32, site=SITE)
-    return drawn.replaced(b_enc=drawn.b_enc + torch.linspace(-3, 1, 20))
-
-
-@pytest.fixture(scope="module")
-def counted(bert, sae):
-    return aw.feature_stats(sae, *bert, TEXTS, window=(3, 2), context=20, examples=6)
-
-
-@pytest.fixture
-def stats(counted):
-    return counted.named({})
+pytestmark = pytest.mark.usefixtures("closed_widgets")
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +166,7 @@ def test_saes_of_several_layers_stand_in_one_view(bert, trace, sae, stats):
     view = aw.FeatureStrip([below, above])
     assert [(one["layer"], one["site"]) for one in view.options["saes"]] == [
         (0, "blocks.0.hook_resid_post"),
-        (1, SITE),
+        (1, made.SITE),
     ]
     assert told(view, "activations", of=0, unit="token") != told(view, "activations", of=1, unit="token")
 
@@ -216,6 +184,15 @@ def test_the_explorer_shows_features_where_it_is_given_them(trace, sae, stats, f
     elsewhere = aw.sae_features(aw.trace(trace.model, trace.tokenizer, "a b"), sae)
     with pytest.raises(ValueError, match="of another text"):
         aw.Explorer(trace, features=elsewhere)
+
+
+def test_explore_shows_features_as_well(bert, sae, stats):
+    view = aw.explore(*bert, "the unbelievable cat sat.", features=sae, stats=stats)
+    found = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)
+    assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
+    assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
+    with pytest.raises(ValueError, match="states of width 8, and"):
+        aw.explore(*bert, "the cat", features=made.sae(site=made.SITE))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +221,7 @@ def test_what_cannot_be_shown_is_refused_in_words(stats, found, make, error, mes
 
 
 def test_statistics_of_another_sae_are_refused(stats, trace, sae):
-    other = aw.sae_features(trace, made.sae(d_in=32, d_sae=30, site=SITE))
+    other = aw.sae_features(trace, made.sae(d_in=32, d_sae=30, site=made.SITE))
     with pytest.raises(ValueError, match="20 features, and the activations of one with 30"):
         aw.FeatureStrip(other, stats=stats)
 

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from ipywidgets import Widget
 
 import attnwidgets as aw
 from attnwidgets.sae.steered import differing, side_by_side
@@ -19,13 +18,7 @@ from tests.tracing import tiny
 from . import made
 
 SITE = "blocks.0.hook_resid_post"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_open():
-    Widget.close_all()
-    yield
-    Widget.close_all()
+pytestmark = pytest.mark.usefixtures("closed_widgets")
 
 
 @pytest.fixture(scope="module")

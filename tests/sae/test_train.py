@@ -25,11 +25,6 @@ def corpus(texts: int = 60, seed: int = 0) -> list[str]:
     return [" ".join(generator.choice(WORDS, generator.integers(5, 40))) for _ in range(texts)]
 
 
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
-
-
 def train(bert, **options) -> aw.SAE:
     options = {"site": SITE, "d_sae": 64, "steps": 60, "batch_size": 64, "lr": 1e-2} | options
     return aw.SAE.train(*bert, options.pop("texts", corpus()), **options)
@@ -254,6 +249,64 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_what_was_good(bert, tmp_pat
     assert explained(h, sae(h)) > 0.3
     monkeypatch.setattr(training_run.Run, "_advance", advance)
     assert train(bert, checkpoint=tmp_path / "run").history.last["step"] == 60  # from step 45 on
+
+
+def test_weights_that_overflow_are_not_written_over_the_last_good_checkpoint(bert, tmp_path, monkeypatch):
+    advance = training_run.Run._advance
+
+    def overflowing(run):
+        loss = advance(run)
+        if run.step == 45:  # after a loss that was finite still
+            run.weights.encoder[0, 0] = float("inf")
+        return loss
+
+    monkeypatch.setattr(training_run.Run, "_advance", overflowing)
+    with pytest.raises(
+        TrainingDivergedError, match=r"a weight became NaN at step 45 of 60; error\.sae is the SAE of step 42"
+    ):
+        train(bert, checkpoint=tmp_path / "run")
+    monkeypatch.setattr(training_run.Run, "_advance", advance)
+    steps = []
+
+    def counted(run):
+        steps.append(run.step)
+        return advance(run)
+
+    monkeypatch.setattr(training_run.Run, "_advance", counted)
+    assert train(bert, checkpoint=tmp_path / "run").history.last["step"] == 60
+    assert steps[0] == 42
+
+
+def test_an_interrupt_after_an_overflow_gives_the_last_good_sae(bert, monkeypatch):
+    advance = training_run.Run._advance
+
+    def overflowing(run):
+        if run.step == 44:
+            run.weights.encoder[0, 0] = float("inf")
+            raise KeyboardInterrupt
+        return advance(run)
+
+    monkeypatch.setattr(training_run.Run, "_advance", overflowing)
+    with pytest.warns(UserWarning, match="stopped at step 44 of 60"):
+        sae = train(bert)
+    assert bool(torch.isfinite(sae.W_enc).all())
+    assert sae.history.last["explained_variance"] > 0.3
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(bert, tmp_path, monkeypatch):
+    write, written = training_run.write_bytes, []
+
+    def full(path, data):
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        write(path, data)
+
+    monkeypatch.setattr(training_run, "write_bytes", full)
+    with pytest.warns(UserWarning, match="checkpoint of step .* could not be written") as caught:
+        sae = train(bert, checkpoint=tmp_path / "run")
+    assert len(caught) == 18
+    assert torch.equal(sae.W_enc, train(bert).W_enc)
 
 
 def test_states_that_are_not_numbers_are_refused_before_training(tmp_path):

@@ -1,0 +1,46 @@
+"""What several tests of this folder look at: a model, an SAE of its states, and what a corpus says of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import attnwidgets as aw
+from tests.tracing import tiny
+
+from . import made
+
+
+@pytest.fixture(scope="module")
+def bert():
+    """(model, tokenizer) of a random BERT whose states differ from token to token."""
+    return tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
+
+
+@pytest.fixture(scope="module")
+def sae():
+    """Of the states that the second block of `bert` returns; some features are dead, some fire everywhere."""
+    drawn = made.sae(d_in=32, site=made.SITE)
+    return drawn.replaced(b_enc=drawn.b_enc + torch.linspace(-3, 1, 20))
+
+
+@pytest.fixture(scope="module")
+def counted(bert, sae):
+    """Its statistics over `made.CORPUS`."""
+    return aw.feature_stats(sae, *bert, made.CORPUS, window=(3, 2), context=20, examples=6)
+
+
+@pytest.fixture
+def stats(counted):
+    """The same, with names of the test's own."""
+    return counted.named({})
+
+
+@pytest.fixture
+def closed_widgets():
+    """Every test closes what it made, and starts from nothing."""
+    from ipywidgets import Widget
+
+    Widget.close_all()
+    yield
+    Widget.close_all()
