@@ -20,6 +20,7 @@ from attnwidgets.evaluate.effective_complexity import effective_complexity
 from attnwidgets.evaluate.example_scores import example_scores
 from attnwidgets.evaluate.faithfulness import faithfulness
 from attnwidgets.evaluate.fidelity import characterization, fidelity
+from attnwidgets.evaluate.importance_correlation import importance_correlation
 from attnwidgets.evaluate.infidelity import infidelity
 from attnwidgets.evaluate.performance_loss import performance_loss
 from attnwidgets.evaluate.plausibility import plausibility
@@ -31,6 +32,7 @@ from attnwidgets.evaluate.robustness import Robustness, robustness
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.evaluate.single_removals import single_removals
 from attnwidgets.evaluate.stability import stability
+from attnwidgets.evaluate.uniform_attention import uniform_attention
 
 __all__ = [
     "OPERATORS",
@@ -61,6 +63,7 @@ __all__ = [
     "fidelity",
     "gini",
     "implementation_invariance",
+    "importance_correlation",
     "infidelity",
     "performance_loss",
     "plausibility",
@@ -71,4 +74,5 @@ __all__ = [
     "single_removals",
     "sparsity",
     "stability",
+    "uniform_attention",
 ]

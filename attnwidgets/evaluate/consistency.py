@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TWO = 2
 _SAME = 1e-3
+_CONSTANT = "undefined where an explanation is constant, or of fewer than two elements"
 
 
 def consistency(
@@ -38,7 +39,8 @@ def consistency(
         seed: Of the row "random".
 
     Returns:
-        A Scorecard [consistency, method, 1] over texts, -1 to 1. NaN where an explanation is constant.
+        A Scorecard [consistency, method, 1] over texts, -1 to 1; "oracle" is what never changes. NaN where an
+        explanation is constant.
 
     Raises:
         ValueError: For fewer than two models, or models that read other texts.
@@ -57,17 +59,18 @@ def consistency(
         generator = np.random.default_rng([seed, number])
         drawn = generator.normal(size=(len(same), sizes.pop()))
         columns = [[one.values[name] for one in same] for name in same[0].values] + [list(drawn)]
-        samples.append([_pairs(several) for several in columns])
+        samples.append([*(_pairs(several) for several in columns), 1.0])
     first = read[0][0]
     return Scorecard(
         np.array(samples)[:, None, :, None],
         metrics=["consistency"],
-        methods=[*first.values, RANDOM],
-        baselines=(RANDOM,),
+        methods=[*first.values, RANDOM, "oracle"],
+        baselines=(RANDOM, "oracle"),
         x=["score"],
         x_name="score",
         unit=first.unit.name,
         method="consistency",
+        warning=_CONSTANT if np.isnan(samples).any() else "",
         provenance={
             "title": f"consistency over {len(rows)} models",
             "model": first.trace.model_id,
@@ -78,7 +81,7 @@ def consistency(
 
 
 def implementation_invariance(
-    trace: Any, twin: Any, methods: Any, target: Any = None, *, unit: str | None = None
+    trace: Any, twin: Any, methods: Any, target: Any = None, *, unit: str | None = None, seed: int = 0
 ) -> Scorecard:
     """Whether methods say the same of two models that compute the same function by other weights or code.
 
@@ -90,9 +93,11 @@ def implementation_invariance(
         methods: As `faithfulness` takes explanations, none of them finished.
         target: What is explained; by default what the first model predicts.
         unit: What is compared; by default the unit of the explanations.
+        seed: Of the row "random", an explanation that is drawn anew for each model.
 
     Returns:
-        A Scorecard [distance, method, 1] over texts. NaN where an explanation is zero.
+        A Scorecard [distance, method, 1] over texts; "oracle" is what never changes. NaN where an explanation
+        is zero.
 
     Raises:
         ValueError: Where the two models do not return the same logits: they are no twins.
@@ -119,30 +124,33 @@ def implementation_invariance(
         strict=True,
     )
     samples, names = [], []
-    for one, other in pairs:
+    for number, (one, other) in enumerate(pairs):
         names = list(one.values)
-        norms = [float(np.linalg.norm(one.values[name])) for name in names]
-        samples.append(
-            [
-                float(np.linalg.norm(one.values[name] - other.values[name])) / norm if norm else np.nan
-                for name, norm in zip(names, norms, strict=True)
-            ]
-        )
+        drawn = np.random.default_rng([seed, number]).normal(size=(2, len(one.unit)))
+        columns = [(one.values[name], other.values[name]) for name in names] + [(drawn[0], drawn[1])]
+        samples.append([*(_distance(own, others) for own, others in columns), 0.0])
     return Scorecard(
         np.array(samples)[:, None, :, None],
         metrics=["distance"],
-        methods=names,
+        methods=[*names, RANDOM, "oracle"],
+        baselines=(RANDOM, "oracle"),
         x=["score"],
         x_name="score",
         method="implementation_invariance",
+        warning="undefined where an explanation is zero" if np.isnan(samples).any() else "",
         provenance={
             "title": "implementation invariance",
             "model": first[0].model_id,
             "paper": "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks",
-            "options": {},
+            "options": {"seed": seed},
             "steps": [],
         },
     )
+
+
+def _distance(one: Float, other: Float) -> float:
+    norm = float(np.linalg.norm(one))
+    return float(np.linalg.norm(one - other)) / norm if norm else float("nan")
 
 
 def _pairs(several: Sequence[Float]) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kendalltau
 
 import attnwidgets as aw
 from attnwidgets.evaluate import (
@@ -15,9 +17,11 @@ from attnwidgets.evaluate import (
     attention_permutation,
     consistency,
     implementation_invariance,
+    importance_correlation,
     performance_loss,
     remove_and_retrain,
     robustness,
+    uniform_attention,
 )
 from attnwidgets.evaluate.attention_swaps import jensen_shannon, total_variation
 from attnwidgets.explanations import Attributions
@@ -81,6 +85,8 @@ def test_a_twin_by_other_weights_is_told_from_another_model(traces: Any) -> None
     found = implementation_invariance(traces, others, {"saliency": "saliency", "weights": values})
     assert found.of("saliency").max() < 1e-9
     np.testing.assert_allclose(found.of("weights"), 3)
+    assert found.of("random").min() > 0.3
+    assert not found.of("oracle").any()
     with torch.no_grad():
         twin.classifier.bias += 1
     with pytest.raises(ValueError, match="no twins"):
@@ -92,6 +98,7 @@ def test_explanations_of_equal_models_are_consistent(traces: Any) -> None:
     found = consistency([traces, same], "saliency")
     np.testing.assert_allclose(found.of("saliency"), 1)
     assert abs(found.of("random")).max() < 1
+    assert (found.of("oracle") == 1).all()
     with pytest.raises(ValueError, match="two models"):
         consistency([traces], "saliency")
 
@@ -140,7 +147,7 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
     card = remove_and_retrain(
         train, (traces, [0, 1, 0]), (traces[:1], [0]), {"length": lengths}, thresholds=(0, 0.5)
     )
-    assert len(seen) == 3, "what removes nothing is trained once"
+    assert len(seen) == 4, "what removes nothing is trained once"
     changed = seen[1][0][0]
     before = traces[0].inputs["input_ids"][0].tolist()
     tokens = traces[0].tokens
@@ -148,8 +155,96 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
     expected = [4 if at in longest else one for at, one in enumerate(before)]
     assert changed == {"input_ids": expected, "label": 0}
     assert card.of("length")[0, 0, 1] == sum(one["input_ids"].count(4) for one in seen[1][0]) / 10
+    label = int(traces[0].logits.argmax())
+    singles = [[4 if at == i else one for i, one in enumerate(before)] for at in range(1, len(before) - 1)]
+    with torch.no_grad():
+        left = traces[0].model(input_ids=torch.tensor(singles)).logits.softmax(-1)[:, label]
+    best = left.argsort()[:2] + 1
+    oracle = [4 if at in best else one for at, one in enumerate(before)]
+    assert seen[3][1][0] == {"input_ids": oracle, "label": 0}
+    several = remove_and_retrain(
+        lambda *_: [0.5, 0.7], (traces, [0, 1, 0]), (traces, [0, 1, 0]), lengths, oracle=None
+    )
+    assert several.n_examples == 2
+    assert several.baselines == ("random",)
     with pytest.raises(ValueError, match="changes no ids"):
         remove_and_retrain(train, (traces, [0, 1, 0]), (traces, [0, 1, 0]), lengths, operator="zero")
+
+
+def test_a_model_that_learns_with_uniform_attention_leaves_queries_and_keys_alone() -> None:
+    class Learned(NamedTuple):
+        queries: float
+        values: float
+        rows: torch.Tensor
+
+    seen: list[Learned] = []
+    ids = torch.tensor([[2, 7, 8, 9, 3], [2, 9, 7, 3, 0]])
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
+
+    def train(model: Any, seed: int) -> float:
+        own = model.bert.encoder.layer[0].attention.self
+        before = own.query.weight.detach().clone(), own.value.weight.detach().clone()
+        model.train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        model(input_ids=ids, attention_mask=mask, labels=torch.tensor([0, 1])).loss.backward()
+        optimizer.step()
+        model.eval()
+        rows = aw.trace(model, tiny.wordpiece(), "cat").attention_layer(0)
+        moved = [
+            float((new - old).detach().abs().max())
+            for new, old in zip((own.query.weight, own.value.weight), before, strict=True)
+        ]
+        seen.append(Learned(*moved, rows))
+        return seed + len(seen) / 10
+
+    made: list[Any] = []
+
+    def make(seed: int) -> Any:
+        del seed
+        made.append(copy.deepcopy(random_classifier()))
+        return made[-1]
+
+    card = uniform_attention(make, train, seeds=(0, 1))
+    assert card.methods == ("trained", "uniform")
+    assert card.samples[:, 0, :, 0].tolist() == [[0.1, 0.2], [1.3, 1.4]]
+    plain, uniform = seen[:2]
+    assert plain.queries > 1e-6
+    assert plain.values > 1e-6
+    assert uniform.queries == 0, "no gradient reaches them"
+    assert uniform.values > 1e-6
+    assert (uniform.rows - 1 / uniform.rows.shape[-1]).abs().max() < 1e-6
+    assert (plain.rows - uniform.rows).abs().max() > 1e-3
+    assert aw.interventions() == ()
+    assert all(one.config._attn_implementation != "attnwidgets" for one in made)
+    with pytest.raises(ValueError, match="seeds is empty"):
+        uniform_attention(make, train, seeds=())
+
+
+def test_attention_beside_gradients_and_removals_by_hand(traces: Any) -> None:
+    trace = traces[0]
+    ids = trace.inputs["input_ids"][0].tolist()
+    inner = range(1, len(ids) - 1)
+    rows = np.stack([trace.attention_layer(layer).numpy() for layer in range(trace.n_layers())])
+    label = int(trace.logits.argmax())
+    with ExitStack() as held:
+        for layer, own in enumerate(rows):
+            held.enter_context(aw.edit_attention(trace, {layer: "all"}, own))
+        slopes = abs(aw.input_x_gradient(trace.rerun(), label).values[1:-1])
+    masked = torch.tensor([[4 if at == i else one for i, one in enumerate(ids)] for at in inner])
+    with torch.no_grad():
+        without = trace.model(input_ids=masked).logits.softmax(-1)
+    moved = (without - trace.logits.softmax(-1)).abs().sum(-1) / 2
+    values = lengths(trace).values[1:-1]
+    card = importance_correlation(traces, {"length": lengths}, operator="mask")
+    expected = [kendalltau(values, slopes).statistic, kendalltau(values, moved.numpy()).statistic]
+    np.testing.assert_allclose(card.of("length")[0, :, 0], expected, atol=1e-12)
+    assert np.isnan(card.of("length")[1]).all() == (len(traces[1].tokens) < 4)
+    np.testing.assert_allclose(card.of("oracle")[0], 1)
+    assert abs(card.of("random")[0]).max() < 0.3
+    whole = aw.input_x_gradient(trace, label).values[1:-1]
+    assert np.abs(abs(whole) - slopes).max() > 1e-9, "holding attention makes a difference"
+    with pytest.raises(ValueError, match="possible are"):
+        importance_correlation(aw.trace(trace.model, None, input_ids=[5, 6, 7]), lengths, operator="mask")
 
 
 def test_ranks_that_do_not_survive_a_choice() -> None:
