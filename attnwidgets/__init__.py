@@ -86,11 +86,13 @@ if TYPE_CHECKING:
     from attnwidgets.views.head_grid import HeadGrid
     from attnwidgets.views.head_view import HeadView
     from attnwidgets.views.heatmap import Heatmap
+    from attnwidgets.views.intervention_view import InterventionView
     from attnwidgets.views.layer_profile import LayerProfile
     from attnwidgets.views.layer_slider import LayerSlider
     from attnwidgets.views.neuron_view import NeuronView
     from attnwidgets.views.predictions import Predictions
     from attnwidgets.views.relevance_map import RelevanceMap
+    from attnwidgets.views.removal_view import RemovalView
     from attnwidgets.views.selection import Selection
     from attnwidgets.views.steer_view import SteerView
     from attnwidgets.views.token_strip import TokenStrip
@@ -162,9 +164,11 @@ _HOMES = {
     "Attributions": "explanations.attributions",
     "HeadView": "views.head_view",
     "Heatmap": "views.heatmap",
+    "InterventionView": "views.intervention_view",
     "HeadGrid": "views.head_grid",
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
+    "RemovalView": "views.removal_view",
     "FlowView": "views.flow_view",
     "LayerProfile": "views.layer_profile",
     "Predictions": "views.predictions",
@@ -200,12 +204,14 @@ __all__ = [
     "HeadGrid",
     "HeadView",
     "Heatmap",
+    "InterventionView",
     "LayerProfile",
     "LayerSlider",
     "MixingMap",
     "NeuronView",
     "Predictions",
     "RelevanceMap",
+    "RemovalView",
     "Selection",
     "SteerView",
     "TokenAxis",

@@ -233,12 +233,11 @@ class _Text:
 
     def learn(self, removed: NDArray[np.bool_], answers: Answers) -> None:
         """Keep the answers to variants."""
-        table = np.stack([answers.number, answers.log_p, answers.right], axis=1)
-        self._answers |= {row.tobytes(): found for row, found in zip(removed, table, strict=True)}
+        self._answers |= {row.tobytes(): found for row, found in zip(removed, answers.table().T, strict=True)}
 
     def known(self, removed: NDArray[np.bool_]) -> Answers:
         """Return the answers to variants that were asked."""
-        return Answers(*np.stack([self._answers[row.tobytes()] for row in removed], axis=1))
+        return Answers.of(np.stack([self._answers[row.tobytes()] for row in removed], axis=1))
 
     def take(self, family: str, scores: NDArray[np.float64]) -> None:
         """Keep the scores of a family [metric, method, x or none]."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.explained import require_single, result_name
+from attnwidgets.evaluate.explained import by_name, require_single
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -120,7 +119,7 @@ def complexity(
         if name not in METRICS:
             message = f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}"
             raise ValueError(message)
-    given = explanations if isinstance(explanations, Mapping) else {result_name(explanations): explanations}
+    given = by_name(explanations)
     lists = {str(name): list(one) if isinstance(one, (list, tuple)) else [one] for name, one in given.items()}
     if len({len(found) for found in lists.values()}) != 1 or not next(iter(lists.values())):
         sizes = ", ".join(f"{name!r} {len(found)}" for name, found in lists.items())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.tracing.trace import Trace
-    from attnwidgets.tracing.units import Unit
+    from attnwidgets.tracing.units import TokenAxis, Unit
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def explained(
         raise ValueError(message)
     for trace in every:
         require_trace(trace, function)
-    given = explanations if isinstance(explanations, Mapping) else {result_name(explanations): explanations}
+    given = by_name(explanations)
     if not given:
         message = "explanations is empty: give at least one."
         raise ValueError(message)
@@ -81,7 +81,7 @@ def explained(
         for name, source in sources.items():
             one = require_single(source(number, trace), name)
             one = one if unit is None else one.to(unit)
-            side = _stream_of(one, trace, name, number)
+            side = stream_of_axis(one.axis, one.stream, trace, name, f"traces[{number}]")
             if elements is not None and (one.unit, side) != (elements.name, stream):
                 message = (
                     f"explanation {name!r} is by {one.unit} of stream {side!r}, the first by {elements.name} "
@@ -104,6 +104,17 @@ def watched(inputs: Sequence[Explained]) -> Iterable[Explained]:
 def is_constant(values: NDArray[np.float64]) -> bool:
     """Return whether several values are all equal, so that they rank nothing."""
     return len(values) > 1 and bool((values == values[0]).all())
+
+
+def by_name(explanations: Any) -> Mapping[Any, Any]:
+    """Return explanations, and what gives some, by the names that tables give them.
+
+    A list of Attributions has one for every trace; a list of methods has several methods.
+    """
+    if isinstance(explanations, Mapping):
+        return explanations
+    several = isinstance(explanations, list) and not _is_list_of_results(explanations)
+    return {result_name(one): one for one in (explanations if several else [explanations])}
 
 
 def result_name(one: Any) -> str:
@@ -180,22 +191,29 @@ def require_single(one: Any, name: str) -> Attributions:
     return one
 
 
-def _stream_of(one: Attributions, trace: Trace, name: str, number: int) -> str:
+def stream_of_axis(axis: TokenAxis, stream: str, trace: Trace, name: str, whose: str) -> str:
     """Return the stream whose tokens an explanation is about.
+
+    Args:
+        axis: What it is about.
+        stream: The stream that it names.
+        trace: The input.
+        name: What the explanation is called, for messages.
+        whose: What the trace is called, for messages.
 
     Raises:
         ValueError: Where it is of another input.
     """
-    stream = one.stream if one.stream in trace.streams else trace.default_stream
+    stream = stream if stream in trace.streams else trace.default_stream
     if stream == "cross":
         # Sources of cross-attention are the encoder's tokens, unless its queries were asked about.
         query, key = trace.axes("cross")
-        stream = "decoder" if one.axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
+        stream = "decoder" if axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
     tokens = trace.axes(stream)[0].tokens if stream in trace.streams else ()
-    if one.axis.tokens != tokens:
+    if axis.tokens != tokens:
         message = (
-            f"explanation {name!r} is of another input than traces[{number}]: it has {len(one.axis)} tokens, "
-            f"{listed(one.axis.tokens[:4])} ..., the trace has {len(tokens)}, {listed(tokens[:4])} ..."
+            f"explanation {name!r} is of another input than {whose}: it has {len(axis)} tokens, "
+            f"{listed(axis.tokens[:4])} ..., the trace has {len(tokens)}, {listed(tokens[:4])} ..."
         )
         raise ValueError(message)
     return stream

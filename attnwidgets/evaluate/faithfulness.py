@@ -116,7 +116,8 @@ def faithfulness(
     Args:
         traces: What `aw.trace` returned, or a list of such traces.
         explanations: Attributions; a name in `aw.methods()`, a pair (name, options) or a function of a trace;
-            or a mapping from names to these. A row of a map is `.to_attributions('row', query='cls')`.
+            a list of such methods; or a mapping from names to any of these. A row of a map is
+            `.to_attributions('row', query='cls')`.
         target: As every method takes it; by default what the model predicts for the whole input.
         operator: How features are removed, see `OPERATORS`: "delete", "mask", "pad", "zero", "mean" or
             "attention_mask". There is no default: scores by different operators do not compare.

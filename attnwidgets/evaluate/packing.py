@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.evaluate.removal import (
+    KINDS,
     Answers,
     id_of,
     inputs_without,
@@ -148,7 +149,7 @@ def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
         (int(length), number, row) for number, one in packed.items() for row, length in enumerate(one.lengths)
     ]
     rows.sort()
-    numbers = {number: np.full((3, len(one.gone)), np.nan) for number, one in packed.items()}
+    numbers = {number: np.full((KINDS, len(one.gone)), np.nan) for number, one in packed.items()}
     fill = {"input_ids": id_of(first, "pad") or 0}
     with borrowed(model), torch.no_grad():
         for start in range(0, len(rows), batch_size):
@@ -172,8 +173,8 @@ def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
                 answers = read_answers(
                     SimpleNamespace(logits=logits[own]), one.question.target, _read_at(one, chosen)
                 )
-                numbers[number][:, chosen] = answers.number, answers.log_p, answers.right
-    return {number: Answers(*numbers[number]).part(one.where) for number, one in packed.items()}
+                numbers[number][:, chosen] = answers.table()
+    return {number: Answers.of(numbers[number]).part(one.where) for number, one in packed.items()}
 
 
 def _row(values: Tensor, width: int, fill: int) -> Tensor:

@@ -52,15 +52,32 @@ class Answers:
         log_p: The logarithm of the target's probability [variant]; NaN where it is not one logit of several.
         right: Whether the target's logit is the highest of its row, the first of equal ones [variant]: 1
             or 0; NaN where the target is no logit of several.
+        decided: The index of the highest logit of that row [variant]; NaN as for `right`.
+        decided_log_p: The logarithm of its probability [variant]; NaN as for `right`.
     """
 
     number: Float
     log_p: Float
     right: Float
+    decided: Float
+    decided_log_p: Float
+
+    @classmethod
+    def of(cls, table: Float) -> Answers:
+        """Return answers from a table of them [kind, variant], as `table` has it."""
+        return cls(*table)
+
+    def table(self) -> Float:
+        """Return all kinds of answers [kind, variant]."""
+        return np.stack(list(vars(self).values()))
 
     def part(self, rows: Any) -> Answers:
         """Return the answers to some of the variants."""
-        return Answers(self.number[rows], self.log_p[rows], self.right[rows])
+        return Answers.of(self.table()[:, rows])
+
+
+KINDS = 5
+"""How many numbers an answer has."""
 
 
 def removable(trace: Trace, unit: Unit, stream: str, target: Target, *, special: bool) -> NDArray[np.intp]:
@@ -148,12 +165,28 @@ def require_operator(trace: Trace, operator: str, target: Target, stream: str) -
             f"{listed(able)}."
         )
         raise ValueError(message)
-    if operator == "delete" and target.index is None and target.title != "function":
+    if operator == "delete" and _moves_what_is_read(target):
         message = (
             f"operator 'delete' moves the tokens that {target.label!r} is read at; take another one: "
             f"{listed([name for name in able if name != 'delete'])}."
         )
         raise ValueError(message)
+
+
+def refusals(trace: Trace, target: Target, stream: str) -> dict[Operator, str]:
+    """Return why each operator cannot be used with a trace and a target, in words; "" where it can."""
+    able = possible_operators(trace, stream)
+    found: dict[Operator, str] = {
+        name: "" if name in able else _why(trace, name, stream) for name in OPERATORS
+    }
+    if _moves_what_is_read(target):
+        found["delete"] = found["delete"] or f"moves the tokens that {target.label!r} is read at"
+    return found
+
+
+def _moves_what_is_read(target: Target) -> bool:
+    """Return whether deletion moves what a target is read at."""
+    return target.index is None and target.title != "function"
 
 
 def _why(trace: Trace, operator: str, stream: str) -> str:
@@ -271,7 +304,7 @@ def _ask(
 ) -> Answers:
     """Return the answers to distinct variants [variant, token]."""
     n = len(gone)
-    number, log_p, right = np.full((3, n), np.nan)
+    answers = np.full((KINDS, n), np.nan)
     moves = operator == "delete" and reads_at(trace) == stream
     read_at_all = readable(trace, operator, target, stream, gone)
     chunks = _chunks(trace, operator, target, stream, gone, read_at_all, batch_size)
@@ -281,9 +314,8 @@ def _ask(
         if target.position is not None:
             left = ~gone[chosen, : target.position + 1]
             rows = left.sum(axis=1) - 1 if moves else np.full(len(chosen), target.position)
-        found = read_answers(outputs, target, rows)
-        number[chosen], log_p[chosen], right[chosen] = found.number, found.log_p, found.right
-    return Answers(number, log_p, right)
+        answers[:, chosen] = read_answers(outputs, target, rows).table()
+    return Answers.of(answers)
 
 
 def readable(trace: Trace, operator: str, target: Target, stream: str, gone: Bools) -> Bools:
@@ -327,9 +359,7 @@ def read_answers(outputs: Any, target: Target, rows: NDArray[np.int64] | None) -
     import torch
 
     if target.index is None:
-        number = target.score(outputs).detach().double().cpu().numpy()
-        unknown = np.full(len(number), np.nan)
-        return Answers(number, unknown, unknown)
+        return _only(target.score(outputs).detach().double().cpu().numpy())
     logits = outputs.logits
     if rows is not None:
         logits = logits[
@@ -339,7 +369,19 @@ def read_answers(outputs: Any, target: Target, rows: NDArray[np.int64] | None) -
     number = logits[:, target.index].cpu().numpy()
     if logits.shape[-1] == 1:
         # One logit alone is no choice among several.
-        unknown = np.full(len(number), np.nan)
-        return Answers(number, unknown, unknown)
-    right = (logits.argmax(-1) == target.index).double().cpu().numpy()
-    return Answers(number, logits.log_softmax(-1)[:, target.index].cpu().numpy(), right)
+        return _only(number)
+    best = logits.argmax(-1)
+    log_p = logits.log_softmax(-1)
+    return Answers(
+        number,
+        log_p[:, target.index].cpu().numpy(),
+        (best == target.index).double().cpu().numpy(),
+        best.double().cpu().numpy(),
+        log_p.gather(-1, best[:, None])[:, 0].cpu().numpy(),
+    )
+
+
+def _only(number: Float) -> Answers:
+    """Return answers of which nothing but the number is known."""
+    unknown = np.full(len(number), np.nan)
+    return Answers(number, unknown, unknown, unknown, unknown)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.explained import result_name, source_of
+from attnwidgets.evaluate.explained import by_name, source_of
 from attnwidgets.evaluate.perturbed import perturbed
 from attnwidgets.evaluate.removal_metrics import RANDOM
 from attnwidgets.evaluate.scorecard import Scorecard
@@ -18,7 +17,7 @@ from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.explanations.tracelike import require_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -55,7 +54,8 @@ def stability(
     Args:
         traces: What `aw.trace` returned of one text each, or a list of such traces.
         explanations: A name in `aw.methods()`, a pair (name, options), or a function of a trace that returns
-            Attributions or numbers; or a mapping from names to these. They are computed anew for every d.
+            Attributions or numbers; a list of these, or a mapping from names to them. They
+            are computed anew for every d.
         target: What methods given by name explain; by default what the model predicts without noise.
         radius: The largest change of one number of an embedding.
         samples: How many d are drawn.
@@ -82,7 +82,7 @@ def stability(
         message = f"samples must be at least 1 and radius above 0; they are {samples} and {radius}."
         raise ValueError(message)
     every = list(traces) if isinstance(traces, (list, tuple)) else [traces]
-    given = explanations if isinstance(explanations, Mapping) else {result_name(explanations): explanations}
+    given = by_name(explanations)
     if noise is not None and len(every) > 1:
         message = f"noise is for a single trace; there are {len(every)}."
         raise ValueError(message)

@@ -14,11 +14,13 @@ from attnwidgets.views.flow_view import FlowView
 from attnwidgets.views.head_grid import HeadGrid
 from attnwidgets.views.head_view import HeadView
 from attnwidgets.views.heatmap import Heatmap
+from attnwidgets.views.intervention_view import InterventionView
 from attnwidgets.views.layer_profile import LayerProfile
 from attnwidgets.views.layer_slider import LayerSlider
 from attnwidgets.views.neuron_view import NeuronView
 from attnwidgets.views.predictions import Predictions
 from attnwidgets.views.relevance_map import RelevanceMap
+from attnwidgets.views.removal_view import RemovalView
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.sources import is_attributions
 from attnwidgets.views.steer_view import SteerView
@@ -38,11 +40,13 @@ __all__ = [
     "HeadGrid",
     "HeadView",
     "Heatmap",
+    "InterventionView",
     "LayerProfile",
     "LayerSlider",
     "NeuronView",
     "Predictions",
     "RelevanceMap",
+    "RemovalView",
     "Selection",
     "SteerView",
     "TokenStrip",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { Tile, ViewContext } from "../src/context.ts";
 import { createPlayer } from "../src/views/LayerSlider.ts";
-import { percent } from "../src/views/Predictions.ts";
+import { percent } from "../src/views/percent.ts";
 import {
   headChoices,
   methodsOf,

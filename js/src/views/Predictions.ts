@@ -11,6 +11,7 @@ import { askedAbout, askedOf, showMethod, takesTargets } from "./asked.ts";
 import { createContinuations } from "./continuations.ts";
 import { type Drawing, drawn, type Logits } from "./decoding.ts";
 import { only, view } from "./frame.ts";
+import { percent } from "./percent.ts";
 import { createSurprisal } from "./surprisal.ts";
 
 /** What Python tells of one place; its buffers are logits (float32) and the weight of the rest (float64). */
@@ -73,15 +74,34 @@ export const renderPredictions = view((ctx, root, signal) => {
   root.classList.add("aw-predicts");
   root.role = "group";
   const heading = h("div.row", title, back);
-  fill(root, heading, said, controls, list, kept, more, help, continuations.element, surprisal.element);
+  const change = h("div");
+  const recorded = h("div.line");
+  fill(
+    root,
+    heading,
+    change,
+    recorded,
+    said,
+    controls,
+    list,
+    kept,
+    more,
+    help,
+    continuations.element,
+    surprisal.element,
+  );
+
+  ctx.views.ChangedPrediction?.(ctx, change);
 
   const draw = (): void => {
     const header = ctx.header();
     const { title: named, items } = header.predictions;
     const next = named === "next token";
-    root.hidden = items.length === 0 && !alone;
+    const wires = ctx.selection.get("interventions") ?? [];
+    root.hidden = items.length === 0 && !alone && wires.length === 0;
+    put(recorded, wires.length > 0 && items.length > 0 ? "Below: the model as it was recorded." : "");
     if (items.length === 0) {
-      put(title, "predictions");
+      put(title, wires.length > 0 ? "what the model then says" : "predictions");
       put(help, "The model of this trace predicts neither tokens nor classes here.");
     }
     for (const part of [controls, list, kept, more, back]) part.hidden = items.length === 0;
@@ -240,13 +260,4 @@ function keptWords(
   const drawnFrom =
     kept === told.count ? "" : ` · drawn from ${number} of ${told.count}, with ${percent(mass)} of the mass`;
   return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
-}
-
-/** A probability to three digits, and never a rounded 0 % or 100 %. */
-export function percent(probability: number): string {
-  if (!Number.isFinite(probability)) return "–";
-  const share = 100 * probability;
-  if (share > 0 && share < 0.1) return "< 0.1 %";
-  if (share < 100 && share > 99.9) return "> 99.9 %";
-  return `${share.toFixed(1)} %`;
 }

@@ -4,7 +4,7 @@ import { fill, flag, h, on, put, shortLabel } from "../dom.ts";
 import { printed } from "../numbers.ts";
 import { createState, floatsOf, nameOfFeature, optionsOf } from "./features.ts";
 import { only, view } from "./frame.ts";
-import { percent } from "./Predictions.ts";
+import { percent } from "./percent.ts";
 
 type Kind = "outcomes" | "text" | "sentences";
 

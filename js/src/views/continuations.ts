@@ -5,7 +5,7 @@ import type { ViewContext } from "../context.ts";
 import { fill, h, on, put, shortLabel } from "../dom.ts";
 import { tickText } from "../numbers.ts";
 import type { Drawing } from "./decoding.ts";
-import { percent } from "./Predictions.ts";
+import { percent } from "./percent.ts";
 
 interface Told {
   items: { tokens: string[]; logs: number[]; ended: boolean }[];

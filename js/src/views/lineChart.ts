@@ -43,14 +43,7 @@ export interface Chart {
 }
 
 /** Measures for lines that end `room` px before the right edge. */
-export function chartOf(
-  width: number,
-  room: number,
-  count: number,
-  low: number,
-  high: number,
-  height = 190,
-): Chart {
+export function chartOf(width: number, room: number, count: number, low: number, high: number, height = 190): Chart {
   const [left, top] = [46, 8];
   const [right, bottom] = [Math.max(left + 20, width - room), height - 24];
   const span = high - low || 1;

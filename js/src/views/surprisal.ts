@@ -5,7 +5,7 @@ import type { ViewContext } from "../context.ts";
 import { atEnd, fill, h, put, quoted } from "../dom.ts";
 import { printed, tickText } from "../numbers.ts";
 import type { Axis } from "../wire.ts";
-import { percent } from "./Predictions.ts";
+import { percent } from "./percent.ts";
 import { peak } from "./reading.ts";
 import { createStrip, type Strip } from "./strip.ts";
 import { gradient, shades } from "./stripColour.ts";
