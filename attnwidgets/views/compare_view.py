@@ -26,6 +26,7 @@ class CompareView(View):
     Every strip is coloured on its own scale, or all on one; its legend says which. Beside them stands how
     alike every two rank the text's elements (`aw.agreement`), with what that does not show; a click on a cell
     brings its two strips together, with the difference of their shares. Agreement is not faithfulness.
+    Filters leave out elements of every strip; special tokens that are left out are not ranked either.
 
     A map is read as one vector: by default the row of the pinned query (`how="row"`; where nothing is pinned,
     of the token whose state the prediction is read from), else by a scheme of `MixingMap.to_attributions`.
@@ -53,7 +54,8 @@ class CompareView(View):
     """
 
     _VIEW = "CompareView"
-    PARTS = ("compare",)
+    _FILTERS = True
+    PARTS = ("compare", "filters")
 
     def __init__(
         self,
@@ -87,15 +89,14 @@ class CompareView(View):
         compared = self._compared
         vectors = np.stack(compared.vectors(layer, query, unit))
         place = query if query is not None or not compared.by_row else compared.default_query(unit)
+        shares = [compared.are_shares(index, row) for index, row in enumerate(vectors)]
         meta = {
             "names": [item.name for item in compared.items],
             "remarks": compared.places(layer),
             "maps": [item in compared.maps for item in compared.items],
             "signed": [bool((row < 0).any()) for row in vectors],
-            "alike": bool(
-                len({item.explanation.method for item in compared.items}) == 1
-                or (len(compared.maps) == len(compared.items) and _are_shares(vectors))
-            ),
+            "shares": shares,
+            "alike": bool(len({item.explanation.method for item in compared.items}) == 1 or all(shares)),
             "how": compared.how if compared.maps else "",
             "query": place,
             "follows": compared.follows,
@@ -160,11 +161,6 @@ class CompareView(View):
     def _page_units(self) -> list[str]:
         offered = self._compared.units()
         return [name for name in offered if not self._options["units"] or name in self._options["units"]]
-
-
-def _are_shares(vectors: np.ndarray) -> bool:
-    """Return whether rows are shares: not negative, and their sums one."""
-    return bool((vectors >= 0).all() and np.allclose(vectors.sum(-1), 1.0, atol=1e-2))
 
 
 def compare(shown: Any, **options: Any) -> CompareView:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 SCHEMES = ("row", *REDUCED)
+_SLACK = 1e-2  # that rounding may add to the sum of a row
 
 
 class Compared:
@@ -142,6 +143,13 @@ class Compared:
             one = found.select(layer=nearest(found.layers, layer))
             values = np.asarray(one.to_attributions(self.how).values, dtype=np.float64)
         return values if kept is None else values[kept]
+
+    def are_shares(self, index: int, values: Float) -> bool:
+        """Return whether an item's values are shares of a row: what is left of them may be rescaled."""
+        if self.items[index] not in self._by_query or self.how != "row" or (values < 0).any():
+            return False
+        total = float(values.sum())  # of shared words, a part of the row
+        return total <= 1 + _SLACK and (self.kept[index] is not None or total >= 1 - _SLACK)
 
     def _place(self, index: int, query: int | None, n_rows: int, unit: str) -> int:
         """Return which row of an item's matrix is read."""

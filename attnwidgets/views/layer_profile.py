@@ -30,7 +30,8 @@ class LayerProfile(View):
     strongest source. Below stands the text, once to choose the target and once to choose sources: with Shift
     several, whose values are added (for rows of shares the dot product of Mohebbi et al. 2023). A token under
     the pointer, here or in a linked view, is tried at once. The selected layer is marked, a click selects
-    one. Lines stand on one scale, or each on its own.
+    one. Lines stand on one scale, or each on its own. What the filters leave out of a row is a gap in its
+    line.
 
     Args:
         shown: Explanations with several layers: MixingMaps (heads are averaged), Attributions that say
@@ -51,7 +52,8 @@ class LayerProfile(View):
     """
 
     _VIEW = "LayerProfile"
-    PARTS = ("layers",)
+    _FILTERS = True
+    PARTS = ("layers", "filters")
     _MARKS = "elements"
 
     def __init__(
@@ -99,12 +101,12 @@ class LayerProfile(View):
         count = len(compared.axis.units[unit])
         found = np.full((len(compared.items), len(compared.layers), count), np.nan)
         has = [set(item.explanation.layers) for item in compared.items]
-        shares = True
+        shares = np.zeros(found.shape[:2], dtype=bool)
         for place, layer in enumerate(progress(compared.layers, desc="layers")):
             for index, vector in enumerate(compared.vectors(layer, query, unit)):
                 if layer in has[index]:
                     found[index, place] = vector
-                    shares = shares and bool((vector >= 0).all() and vector.sum() <= 1 + 1e-2)
+                    shares[index, place] = compared.are_shares(index, vector)
         meta = {
             "names": list(self.names),
             "remarks": [item.note for item in compared.items],
@@ -112,7 +114,8 @@ class LayerProfile(View):
             "query": query if query is not None or not compared.by_row else compared.default_query(unit),
             "follows": compared.follows,
             "rows": compared.by_row,
-            "shares": shares,
+            "shares": [bool(one) for one in shares.ravel()],
+            "alike": bool(shares[np.isfinite(found).any(axis=-1)].all()),
         }
         return meta, [found.astype("<f4").tobytes()]
 

@@ -11,10 +11,13 @@ test("strips are compared in shares of their own sum of magnitudes", () => {
   assert.deepEqual([...shares(Float32Array.of(0, 0))], [0, 0]);
   const found = difference(Float32Array.of(1, 3), Float32Array.of(10, -10));
   assert.deepEqual(rounded(found), [-0.25, 1.25]);
+  const left = difference(Float32Array.of(1, Number.NaN, 3), Float32Array.of(5, 5, 10));
+  assert.deepEqual(rounded(left), [0, Number.NaN, 0.25], "what is left out of one is no part of its sum");
 });
 
 test("ranks count from the largest value, equal values sharing the best place", () => {
   assert.deepEqual(rankOf(Float32Array.of(0.2, -5, 0.9, 0.2)), [2, 4, 1, 2]);
+  assert.deepEqual(rankOf(Float32Array.of(0.2, Number.NaN, 0.9)), [2, 0, 1], "what is left out has no rank");
   assert.deepEqual(
     [1, 2, 3, 4, 11, 12, 13, 21, 112].map((rank) => byRank(rank, 200).split(" ")[0]),
     ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"],

@@ -84,6 +84,55 @@ def test_a_cell_of_the_matrix_brings_two_together(compared):
     assert "Agreement is not faithfulness" in warning.inner_text()
 
 
+def painted(strip, index):
+    """The pixel in the middle of a word's box, on the canvas under it."""
+    return strip.evaluate(
+        """(strip, i) => {
+          const canvas = strip.querySelector("canvas"), word = strip.querySelectorAll(".aw-tok")[i];
+          const [box, at] = [canvas.getBoundingClientRect(), word.getClientRects()[0]];
+          const dots = canvas.width / box.width;
+          const x = Math.round((at.x + at.width / 2 - box.x) * dots);
+          const y = Math.round((at.y - box.y + 3) * dots);
+          return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data];
+        }""",
+        index,
+    )
+
+
+def test_filters_act_on_every_strip_and_every_line(minilm, open_page, tmp_path, shots):
+    read = aw.trace(*minilm, "The keys to the cabinet are here.")
+    views = (
+        aw.compare(read, hide_special="renormalise", layer=2),
+        aw.LayerProfile(read, layer=2),
+    )
+    page = opened(open_page, tmp_path, *views)
+    page.locator(".aw-agree tbody td").nth(3).wait_for()
+    compared, profiled = page.locator(".aw-compare"), page.locator(".aw-profile")
+    special = [i for i, flag in enumerate(aw.attention(read).key.units["token"].special) if flag]
+    assert "the rest of a row divided by its sum" in compared.locator(".aw-filters .aw-note").inner_text()
+    for number in range(2):
+        assert painted(strip(page, number), special[0])[:3] == pytest.approx([128] * 3, abs=4)
+    values = aw.attention(read).mean().matrix(2)[0].astype(float)
+    values[special] = 0
+    best = int(values.argmax())
+    strip(page, 0).locator(".aw-tok").nth(best).hover()
+    said = strip(page, 0).locator(".aw-compare-value").inner_text().replace("\u00a0", " ")
+    number, rank = said.split(" · ")
+    assert float(number) == pytest.approx(values[best] / values.sum(), rel=1e-3)
+    assert rank == f"1st of {len(values) - len(special)}"
+    strip(page, 0).locator(".aw-tok").nth(special[0]).hover()
+    assert strip(page, 0).locator(".aw-compare-value").inner_text() == "left out"
+
+    profiled.get_by_text("filters", exact=True).click()
+    profiled.get_by_label("special tokens").select_option("hide")
+    sources = profiled.locator(".aw-strip").nth(1)
+    sources.locator(".aw-tok").nth(special[0]).click()
+    page.mouse.move(0, 0)
+    assert "attention left out" in profiled.locator(".aw-readout").inner_text()
+    assert profiled.locator(".aw-profile-plot circle").count() == 0
+    page.screenshot(path=shots / "filtered-rows.png", full_page=True)
+
+
 @pytest.fixture
 def profiled(trace, open_page, tmp_path):
     views = aw.LayerProfile(trace, cues=["keys", "are"]), aw.Heatmap(aw.attention(trace))

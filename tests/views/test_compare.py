@@ -38,6 +38,22 @@ def test_without_a_pin_it_is_the_row_that_the_prediction_is_read_from(given, cau
     assert strips(aw.compare(later))[0]["query"] == 5
 
 
+def test_rows_of_shares_are_told_from_what_has_no_row_to_rescale(given):
+    trace = given()
+    signed = aw.Attributions(np.linspace(-1, 1, 8), axis=aw.attention(trace).key, trace_id=trace.id)
+    items = {"attention": aw.attention(trace), "signed": signed}
+    assert strips(aw.CompareView(items), query=2)[0]["shares"] == [True, False]
+    assert strips(aw.compare(trace, how="column_sum"))[0]["shares"] == [False, False]
+
+
+@pytest.mark.parametrize("name", ["CompareView", "LayerProfile"])
+def test_filters_are_options_of_rows_too(given, name):
+    view = getattr(aw, name)(given(), hide_special="renormalise", scale="log")
+    assert view.options["filters"] == {"special": "renormalise", "scale": "log"}
+    with pytest.raises(ValueError, match="at most 1"):
+        getattr(aw, name)(given(), keep_mass=2)
+
+
 def test_other_schemes_are_those_of_to_attributions(given):
     trace = given()
     view = aw.compare(trace, how="column_mean")

@@ -21,7 +21,8 @@ def test_a_line_is_the_row_in_every_layer(given):
     assert meta["names"] == ["attention", "rollout"]
     np.testing.assert_allclose(values[0], aw.attention(trace).mean().values[:, 4], rtol=1e-6)
     np.testing.assert_allclose(values[1], aw.rollout(trace).values[:, 4], rtol=1e-6)
-    assert meta["shares"]
+    assert all(meta["shares"])
+    assert meta["alike"]
 
 
 def test_a_layer_that_a_method_has_not_is_no_number(given):

@@ -5,6 +5,7 @@
 
 import { createAnswers } from "../answers.ts";
 import { atEnd, fill, flag, h, on, put } from "../dom.ts";
+import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
 import type { Axis } from "../wire.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
@@ -15,10 +16,11 @@ import { renderLayerSlider } from "./LayerSlider.ts";
 import { pinnedQuery } from "./pinned.ts";
 import { peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
+import { createRowFilters } from "./rowFilters.ts";
 import { createSegments } from "./segments.ts";
 import { plural } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shade } from "./stripColour.ts";
+import { gradient, shades } from "./stripColour.ts";
 
 /** What `CompareView._strips` says beside the values. */
 interface Strips {
@@ -26,6 +28,7 @@ interface Strips {
   remarks: string[];
   maps: boolean[];
   signed: boolean[];
+  shares: boolean[];
   alike: boolean;
   how: string;
   query: number | null;
@@ -59,14 +62,15 @@ const WARNING =
 
 export const renderCompareView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const heading = createHeading(ctx);
+  const filters = createRowFilters(ctx);
+  const heading = createHeading(ctx, filters.element);
   const slider = h("div.panel");
   const texts = h("div.texts");
   const readout = createReadout();
-  const scales = createSegments("scale", SCALES, signal, () => draw());
+  const scales = createSegments("scale", SCALES, signal, () =>
+    setFilters(ctx, { extent: scales.value() === "one" ? "all" : "map" }),
+  );
   const measures = createSegments("measure of agreement", MEASURES, signal, () => drawAgreement());
-  const special = h("input", { type: "checkbox" });
-  const specials = h("label.field", special, "count special tokens");
   const size = h("input", { type: "checkbox" });
   const sizes = h("label.field", size, "rank by magnitude");
   const all = h("button.button", { type: "button" });
@@ -84,7 +88,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     about,
     warning,
   );
-  const main = h("div.panel", h("div.row", scales.element, specials, all), texts, ...readout.elements);
+  const main = h("div.panel", h("div.row", scales.element, all), texts, ...readout.elements);
   const answers = createAnswers(ctx, signal, () => draw());
   let rows: Row[] = [];
   let apart: Row | null = null;
@@ -92,14 +96,14 @@ export const renderCompareView = view((ctx, root, signal) => {
   let bound = new AbortController();
   let told: Strips | null = null;
   let values: Float32Array[] = [];
+  let shown: Float32Array[] = []; // NaN where the filters leave something out
   let ranks: number[][] = [];
+  let counts: number[] = []; // of elements that have a rank
   let pair: [number, number] | null = null;
-  let chosenScale = false;
   let crowded = false; // too many words for every strip to be a text
   let opened = 0; // the one that is
   let stale = false;
 
-  special.checked = true;
   root.classList.add("aw-compare");
   root.role = "group";
   const body = h("div.compare-body", main, side);
@@ -171,31 +175,35 @@ export const renderCompareView = view((ctx, root, signal) => {
     stale = !answer;
     if (!answer) return;
     const { meta, buffers } = answer;
-    const first = !told;
     told = meta;
     const count = keyAxis().labels.length;
     const bytes = buffers[0] as DataView;
     values = meta.names.map((_, row) =>
       Float32Array.from({ length: count }, (_, i) => bytes.getFloat32(4 * (row * count + i), true)),
     );
-    ranks = values.map((row) => rankOf(row));
-    if (first && !chosenScale) scales.choose(meta.alike ? "one" : "own");
+    filters.offer({ signed: meta.signed.some(Boolean), stochastic: meta.shares.some(Boolean) });
   };
 
-  const counted = (row: Float32Array): Float32Array => {
-    const { special: flags } = keyAxis();
-    return special.checked ? row : row.map((value, i) => (flags[i] ? 0 : value));
+  /** Leave out what the filters say. */
+  const trim = (): void => {
+    const chosen = filtersOf(ctx);
+    const rest = filters.of(values, chosen, keyAxis().special, told?.shares ?? []);
+    if (rest !== shown) {
+      ranks = rest.map(rankOf);
+      counts = ranks.map((row) => row.filter(Boolean).length);
+    }
+    shown = rest;
+    scales.choose(chosen.extent === "all" || (told?.alike && chosen.extent !== "map") ? "one" : "own");
   };
 
   const paintRow = (row: Row, of: Float32Array, top: number, signed: boolean, words: string): void => {
-    const { theme } = ctx;
-    const { special: flags } = keyAxis();
+    const { palette, scale } = filtersOf(ctx);
+    const look = [ctx.theme, signed, palette, scale || "linear"] as const;
+    const colours = shades(...look);
     const { underlay } = row.strip as Partial<Strip>;
-    (underlay ?? (row.strip as Band)).paint((i) =>
-      top > 0 && (special.checked || !flags[i]) ? shade((of[i] ?? 0) / top, theme, signed) : "",
-    );
+    (underlay ?? (row.strip as Band)).paint((i) => colours((of[i] ?? 0) / (top || 1)));
     const [low, ramp, high] = row.ends;
-    ramp.style.background = gradient(theme, signed);
+    ramp.style.background = gradient(...look);
     put(low, signed ? `−${tickText(top)}` : "0");
     put(high, `${signed ? "+" : ""}${tickText(top)}`);
     put(row.note, words);
@@ -204,18 +212,20 @@ export const renderCompareView = view((ctx, root, signal) => {
   const paint = (): void => {
     if (!told) return;
     const { signed, remarks } = told;
-    const shown = pair ?? values.map((_, i) => i);
-    const tops = values.map((row) => peak(counted(row)));
-    const common = Math.max(0, ...shown.map((i) => tops[i] ?? 0));
-    const anySigned = shown.some((i) => signed[i]);
+    trim();
+    const places = pair ?? values.map((_, i) => i);
+    const tops = shown.map(peak);
+    const common = Math.max(0, ...places.map((i) => tops[i] ?? 0));
+    const anySigned = places.some((i) => signed[i]);
     const one = scales.value() === "one";
     rows.forEach((row, i) => {
-      const isShown = shown.includes(i);
+      const isShown = places.includes(i);
       row.strip.box.hidden = !isShown;
       if (!isShown) return;
-      const zero = (tops[i] ?? 0) === 0 ? "all values are 0" : "";
+      const nothing = shown[i]?.every(Number.isNaN) ? "all left out" : "all values are 0";
+      const zero = (tops[i] ?? 0) === 0 ? nothing : "";
       const words = [remarks[i], zero].filter(Boolean).join(" · ");
-      paintRow(row, values[i] as Float32Array, one ? common : (tops[i] ?? 0), one ? anySigned : !!signed[i], words);
+      paintRow(row, shown[i] as Float32Array, one ? common : (tops[i] ?? 0), one ? anySigned : !!signed[i], words);
     });
     paintPair();
   };
@@ -233,7 +243,7 @@ export const renderCompareView = view((ctx, root, signal) => {
       apart = makeRow(keyAxis(), "difference", -1);
       texts.append(apart.strip.box);
     }
-    const found = difference(counted(values[first] as Float32Array), counted(values[second] as Float32Array));
+    const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
     apart.strip.box.hidden = false;
     put(apart.strip.box.querySelector(".aw-compare-name") as Element, `${first + 1} − ${second + 1}`);
     paintRow(apart, found, peak(found), true, "difference of shares: each divided by the sum of its magnitudes");
@@ -249,35 +259,36 @@ export const renderCompareView = view((ctx, root, signal) => {
       strip.mark("aw-key", key);
       strip.mark("aw-query", told.maps[i] ? query : -1);
     }
-    const count = keyAxis().labels.length;
     rows.forEach((row, i) => {
-      const value = values[i]?.[key];
-      put(row.value, value === undefined ? "" : `${printed(value, true)} · ${byRank(ranks[i]?.[key] ?? 0, count)}`);
+      const [value, rank] = [shown[i]?.[key], ranks[i]?.[key]];
+      const words = rank ? ` · ${byRank(rank, counts[i] ?? 0)}` : "";
+      put(row.value, value === undefined ? "" : number(value) + words);
     });
     if (apart) put(apart.value, "");
     readout.show(key >= 0 ? keyWords(key) : pair ? pairWords(...pair) : restWords(), true);
   };
 
+  const number = (value: number): string =>
+    Number.isNaN(value) && leavesOut(filtersOf(ctx)) ? "left out" : printed(value, true);
   const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
   const keyWords = (key: number): string => {
-    const shown = pair ?? values.map((_, i) => i);
-    const said = shown.map((i) => `${told?.names[i]} ${printed(values[i]?.[key] ?? Number.NaN, true)}`);
+    const places = pair ?? values.map((_, i) => i);
+    const said = places.map((i) => `${told?.names[i]} ${number(shown[i]?.[key] ?? Number.NaN)}`);
     return `${named(key)}: ${said.join(", ")}`;
   };
   const largest = (row: Float32Array, most: number): number[] =>
-    [...row.keys()].sort((a, b) => Math.abs(row[b] ?? 0) - Math.abs(row[a] ?? 0)).slice(0, most);
+    [...row.keys()]
+      .filter((key) => row[key])
+      .sort((a, b) => Math.abs(row[b] as number) - Math.abs(row[a] as number))
+      .slice(0, most);
 
   /** The strongest relations in words: what a reader who sees no colours is told. */
   const restWords = (): string => {
-    const said = values.map((row, i) => {
-      const some = counted(row);
-      const found = largest(some, 3).filter((key) => some[key] !== 0);
-      return `${told?.names[i]}: ${found.map(named).join(", ") || "nothing"}`;
-    });
+    const said = shown.map((row, i) => `${told?.names[i]}: ${largest(row, 3).map(named).join(", ") || "nothing"}`);
     return `Largest by ${said.join("; ")}.`;
   };
   const pairWords = (first: number, second: number): string => {
-    const found = difference(counted(values[first] as Float32Array), counted(values[second] as Float32Array));
+    const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
     const said = largest(found, 3).map((key) => `${named(key)} ${printed(found[key] ?? 0, true)}`);
     return `${told?.names[first]} less ${told?.names[second]}, in shares; most apart: ${said.join(", ")}.`;
   };
@@ -287,14 +298,16 @@ export const renderCompareView = view((ctx, root, signal) => {
     const signed = told.signed.some(Boolean);
     sizes.hidden = !signed;
     const { special: flags } = keyAxis();
-    const ranked = special.checked ? flags.length : flags.filter((one) => !one).length;
+    const { special, mass, least } = filtersOf(ctx);
+    const all = special === "show";
+    const ranked = all ? flags.length : flags.filter((one) => !one).length;
     table.element.hidden = ranked < 2;
     if (ranked < 2) {
       put(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
       return;
     }
     const by = signed && size.checked ? "magnitude" : "value";
-    const wanted = { ...args(), special: special.checked, by };
+    const wanted = { ...args(), special: all, by };
     const found = answers.get<Agreements>("agreement", wanted);
     flag(table.element, "data-stale", !found);
     const why = answers.failure("agreement", wanted);
@@ -308,7 +321,9 @@ export const renderCompareView = view((ctx, root, signal) => {
     const chance = ranking.chance
       ? ` By chance ${ranking.chance.toFixed(2)}.`
       : " 1: the same order, 0: none, −1: reversed.";
-    put(about, `${ranking.title}.${chance}${meta.warning ? ` ${meta.warning}.` : ""} Click a cell to compare two.`);
+    const small = mass < 1 || least > 0 ? " What the filters leave out for its size is ranked as well." : "";
+    const warn = meta.warning ? ` ${meta.warning}.` : "";
+    put(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
     put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
   };
 
@@ -338,7 +353,6 @@ export const renderCompareView = view((ctx, root, signal) => {
     const title = heading.show(words());
     root.ariaLabel = `${title}: one text, several explanations`;
     slider.hidden = ctx.source().layers.length < 2;
-    specials.hidden = !keyAxis().special.some(Boolean);
     flag(texts, "data-stale", stale);
     if (stale) {
       const job = answers.job("strips");
@@ -356,16 +370,10 @@ export const renderCompareView = view((ctx, root, signal) => {
     drawAgreement();
   };
 
-  on(special, signal, { change: () => draw() });
   on(size, signal, { change: () => drawAgreement() });
   on(all, signal, {
     click() {
       if (pair) choose(...pair);
-    },
-  });
-  on(scales.element, signal, {
-    change() {
-      chosenScale = true;
     },
   });
   atEnd(signal, () => bound.abort());

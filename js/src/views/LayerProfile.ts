@@ -5,18 +5,29 @@
 
 import { createAnswers } from "../answers.ts";
 import { atEnd, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
+import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { printed, roundUp } from "../numbers.ts";
 import type { Axis } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { textWidth } from "./labels.ts";
-import { type Chart, chartOf, drawAxes, drawLine, lookOf, spreadOut } from "./lineChart.ts";
+import {
+  type Chart,
+  chartOf,
+  drawAxes,
+  drawLine,
+  type LineEnd,
+  labelLines,
+  labelRoom,
+  lookOf,
+  placeAt,
+} from "./lineChart.ts";
 import { pinnedQuery } from "./pinned.ts";
 import { peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
+import { createRowFilters } from "./rowFilters.ts";
 import { createSegments } from "./segments.ts";
 import { moveLayer, navigation, plural } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
-import { shade } from "./stripColour.ts";
+import { shades } from "./stripColour.ts";
 import { svg } from "./svg.ts";
 
 /** What `LayerProfile._profile` says beside the values. */
@@ -27,18 +38,20 @@ interface Profile {
   query: number | null;
   follows: boolean;
   rows: boolean;
-  shares: boolean;
+  /** Whether a line and layer, one after the other, holds shares of a row. */
+  shares: boolean[];
+  alike: boolean;
 }
 
 const SCALES = { one: "one scale for all", own: "each its own scale" };
-/** px below which labels stand under the picture, not beside it. */
-const NARROW = 520;
-const LINE = 16;
 
 export const renderLayerProfile = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const heading = createHeading(ctx);
-  const scales = createSegments("scale", SCALES, signal, () => draw());
+  const filters = createRowFilters(ctx);
+  const heading = createHeading(ctx, filters.element);
+  const scales = createSegments("scale", SCALES, signal, () =>
+    setFilters(ctx, { extent: scales.value() === "one" ? "all" : "map" }),
+  );
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h("div.profile-plot", { tabindex: "0", role: "application", "aria-roledescription": "line chart" });
   const legend = h("ul.profile-legend");
@@ -47,7 +60,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => draw());
   let told: Profile | null = null;
   let stale = false;
-  let data: Float32Array = new Float32Array();
+  let rows: Float32Array[] = []; // a row over sources for every line and layer
+  let shown: Float32Array[] = []; // NaN where the filters leave something out
   let chart: Chart | null = null;
   let lines: number[][] = [];
   let hovered = -1; // layer under the pointer, by its place
@@ -56,7 +70,6 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   let bound = new AbortController();
   let targets: Strip | null = null;
   let sources: Strip | null = null;
-  let chosenScale = false;
   let adding = false;
   const cues = new Set(ctx.options.marks.filter((mark): mark is number => typeof mark === "number"));
 
@@ -79,7 +92,12 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   });
   const query = (): number => told?.query ?? -1;
   const numberAt = (line: number, layer: number, key: number): number =>
-    data[(line * (told?.layers.length ?? 0) + layer) * keyAxis().labels.length + key] ?? Number.NaN;
+    shown[line * (told?.layers.length ?? 0) + layer]?.[key] ?? Number.NaN;
+  /** The sum of some sources; of what is left out nothing is added, and of nothing there is no sum. */
+  const sumAt = (line: number, layer: number, some: readonly number[]): number => {
+    const values = some.map((key) => numberAt(line, layer, key)).filter((value) => !Number.isNaN(value));
+    return values.length > 0 ? values.reduce((sum, value) => sum + value, 0) : Number.NaN;
+  };
 
   /** The sources looked at: the one under the pointer, the pinned one, the cues, or the strongest one. */
   const keys = (): number[] => {
@@ -161,8 +179,19 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     if (!answer) return;
     told = answer.meta;
     const bytes = answer.buffers[0] as DataView;
-    data = Float32Array.from({ length: bytes.byteLength / 4 }, (_, i) => bytes.getFloat32(4 * i, true));
-    if (!chosenScale) scales.choose(told.shares ? "one" : "own");
+    const count = keyAxis().labels.length;
+    rows = told.shares.map((_, row) =>
+      Float32Array.from({ length: count }, (_v, i) => bytes.getFloat32(4 * (row * count + i), true)),
+    );
+    const signed = rows.some((row) => row.some((value) => value < 0));
+    filters.offer({ signed, stochastic: told.shares.some(Boolean) });
+  };
+
+  /** Leave out what the filters say. */
+  const trim = (): void => {
+    const chosen = filtersOf(ctx);
+    shown = filters.of(rows, chosen, keyAxis().special, told?.shares ?? []);
+    scales.choose(chosen.extent === "all" || (told?.alike && chosen.extent !== "map") ? "one" : "own");
   };
 
   const layerNow = (): number => {
@@ -190,10 +219,9 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   /** Lines, legend and words for the sources looked at. Runs on every pointer move. */
   const paint = (): void => {
     if (!told || width <= 0) return;
-    const shown = keys();
-    lines = told.names.map((_, line) =>
-      (told as Profile).layers.map((_l, layer) => shown.reduce((sum, key) => sum + numberAt(line, layer, key), 0)),
-    );
+    trim();
+    const some = keys();
+    lines = told.names.map((_, line) => (told as Profile).layers.map((_l, layer) => sumAt(line, layer, some)));
     const own = scales.value() === "own";
     const drawn = own ? lines.map((values) => values.map((value) => value / (peak(values) || 1))) : lines;
     const every = drawn.flat().filter(Number.isFinite);
@@ -201,12 +229,10 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     const least = Math.min(0, ...every);
     const low = least < 0 ? -roundUp(-least) : 0;
     const names = told.layers.map((layer) => ctx.layerName(layer));
-    const beside = width >= NARROW;
-    const font = getComputedStyle(legend).font;
-    const widest = Math.max(...told.names.map((name) => textWidth(`${name} −0.0000`, font)));
-    const room = beside ? Math.min(280, Math.ceil(1.06 * widest) + 48) : 8;
-    chart = chartOf(width, room, names.length, low, most);
-    const { height, top, bottom } = chart;
+    const { font } = getComputedStyle(legend);
+    const texts = told.names.map((name) => `${name} −0.0000`);
+    chart = chartOf(width, labelRoom(width, texts, font), names.length, low, most);
+    const { height } = chart;
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("width", String(width));
     picture.setAttribute("height", String(height));
@@ -216,20 +242,14 @@ export const renderLayerProfile = view((ctx, root, signal) => {
       drawLine(chart as Chart, values, looks[line] as ReturnType<typeof lookOf>),
     );
     const at = hovered >= 0 ? hovered : layerNow();
-    const ends = drawn.map((values) => (chart as Chart).y(values.filter(Number.isFinite).at(-1) ?? low));
-    const heights = spreadOut(ends, LINE, top + 4, bottom);
-    const leaders = beside
-      ? ends.map((end, line) => {
-          const x = lastX(drawn[line] ?? []);
-          const points = `${x + 4},${end} ${chart?.right},${heights[line]} ${(chart?.right ?? 0) + 8},${heights[line]}`;
-          return svg("polyline", { class: "aw-leader", points, fill: "none" });
-        })
-      : [];
+    const leaders = labelLines(
+      chart,
+      legend,
+      told.names.map((name, line) => lineEnd(name, line, at, drawn[line] ?? [], low)),
+    );
     picture.replaceChildren(drawAxes(chart, names), ...marks, ...leaders, ...paths);
-    flag(legend, "data-beside", beside);
-    fill(legend, ...told.names.map((name, line) => legendItem(name, line, at, beside ? (heights[line] ?? 0) : null)));
-    say(shown, at);
-    paintStrips(shown, at);
+    say(some, at);
+    paintStrips(some, at);
   };
 
   const lastX = (values: readonly number[]): number => {
@@ -240,20 +260,16 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     return chart?.x(last) ?? 0;
   };
 
-  const legendItem = (name: string, line: number, at: number, height: number | null): HTMLElement => {
-    const { stroke, dash } = lookOf(line, ctx.theme);
-    const swatch = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
-    swatch.append(svg("line", { x1: 0, x2: 18, y1: 4, y2: 4, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+  const lineEnd = (name: string, line: number, at: number, drawn: readonly number[], low: number): LineEnd => {
     const value = lines[line]?.[at] ?? Number.NaN;
-    const number = Number.isFinite(value) ? printed(value, true) : "–";
-    const item = h("li", h("span.profile-name", { title: told?.remarks[line] ?? "" }, name), " ", h("b", number));
-    item.prepend(swatch);
-    if (height !== null && chart) {
-      item.style.top = `${height - LINE / 2}px`;
-      item.style.left = `${chart.right + 10}px`;
-      item.style.maxWidth = `${width - chart.right - 10}px`;
-    }
-    return item;
+    return {
+      name,
+      value: Number.isFinite(value) ? printed(value, true) : "–",
+      look: lookOf(line, ctx.theme),
+      x: lastX(drawn),
+      y: chart?.y(drawn.filter(Number.isFinite).at(-1) ?? low) ?? 0,
+      title: told?.remarks[line] ?? "",
+    };
   };
 
   /** The selected layer, and the one under the pointer. */
@@ -268,8 +284,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   };
 
   const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
-  const about = (shown: readonly number[]): string => {
-    const from = shown.map(named).join(" + ");
+  const about = (some: readonly number[]): string => {
+    const from = some.map(named).join(" + ");
     return told?.rows ? `${named(query())} → ${from}` : `source ${from}`;
   };
   const where = (): string => {
@@ -279,48 +295,48 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   };
 
   /** The values at a layer, and where every line is highest: what a reader who sees no lines is told. */
-  const say = (shown: readonly number[], at: number): void => {
+  const say = (some: readonly number[], at: number): void => {
     if (!told) return;
     const { names, layers } = told;
     const isChosen = ["hover", "pinned"].some((which) => (ctx.cell(which as "hover" | "pinned")?.key ?? -1) >= 0);
     const unchosen = cues.size ? "" : " (the strongest source; choose one below)";
-    const kind = shown.length > 1 ? " (sum)" : isChosen ? "" : unchosen;
+    const kind = some.length > 1 ? " (sum)" : isChosen ? "" : unchosen;
     const here = at >= 0 ? `layer ${ctx.layerName(layers[at] as number)}: ` : "";
-    const values = names.map((name, line) => `${name} ${printed(lines[line]?.[at] ?? Number.NaN, true)}`);
+    const value = (line: number): string => {
+      const found = lines[line]?.[at] ?? Number.NaN;
+      if (!Number.isNaN(found)) return printed(found, true);
+      const row = rows[line * layers.length + at];
+      return leavesOut(filtersOf(ctx)) && row && !Number.isNaN(row[some[0] ?? 0]) ? "left out" : "no such layer";
+    };
+    const values = names.map((name, line) => `${name} ${value(line)}`);
     const highest = names.map((name, line) => {
       const row = lines[line] ?? [];
-      const best = row.reduce((top, value, i) => (Math.abs(value) > Math.abs(row[top] ?? 0) ? i : top), 0);
+      if (row.every(Number.isNaN)) return `${name} nowhere`;
+      const best = row.reduce((top, value, i) => (Math.abs(value) > (Math.abs(row[top] ?? 0) || 0) ? i : top), 0);
       return `${name} in layer ${ctx.layerName(layers[best] as number)}`;
     });
-    const words = `${about(shown)}${kind}, ${here}${values.join(", ")} · largest: ${highest.join(", ")}`;
-    readout.show(words.replaceAll("not a number", "no such layer"), true);
-    plot.ariaLabel = `${about(shown)} over layers. Largest: ${highest.join(", ")}. Left and right arrows change the layer.`;
+    readout.show(`${about(some)}${kind}, ${here}${values.join(", ")} · largest: ${highest.join(", ")}`, true);
+    plot.ariaLabel = `${about(some)} over layers. Largest: ${highest.join(", ")}. Left and right arrows change the layer.`;
   };
 
-  const paintStrips = (shown: readonly number[], at: number): void => {
-    const { theme } = ctx;
+  const paintStrips = (some: readonly number[], at: number): void => {
+    const { palette, scale } = filtersOf(ctx);
     const row = keyAxis().labels.map((_, key) => numberAt(0, Math.max(0, at), key));
     const [top, signed] = [peak(row), row.some((value) => value < 0)];
-    sources?.underlay.paint((key) => (top > 0 ? shade((row[key] ?? 0) / top, theme, signed) : ""));
-    sources?.mark("aw-key", shown.length === 1 ? (shown[0] ?? -1) : -1);
+    const colours = shades(ctx.theme, signed, palette, scale || "linear");
+    sources?.underlay.paint((key) => colours((row[key] ?? 0) / (top || 1)));
+    sources?.mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);
     const caption = sources?.box.querySelector(".aw-strip-name");
     const layer = ctx.layerName(told?.layers[Math.max(0, at)] ?? 0);
     if (caption) put(caption, `sources (choose; Shift adds), coloured by ${told?.names[0]} in layer ${layer}`);
     targets?.mark("aw-query", query());
     const tokens = sources?.box.querySelectorAll(".aw-tok") ?? [];
     for (const cue of tokens)
-      flag(cue, "data-cue", shown.length > 1 && cues.has(Number((cue as HTMLElement).dataset.i)));
+      flag(cue, "data-cue", some.length > 1 && cues.has(Number((cue as HTMLElement).dataset.i)));
   };
 
-  const placeOf = (event: MouseEvent): number => {
-    if (!chart || !told) return -1;
-    const box = picture.getBoundingClientRect();
-    const x = ((event.clientX - box.left) * chart.width) / box.width;
-    const count = told.layers.length;
-    const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
-    const place = Math.round((x - chart.x(0)) / step);
-    return x < chart.left - 8 || x > chart.right + 8 ? -1 : Math.max(0, Math.min(count - 1, place));
-  };
+  const placeOf = (event: MouseEvent): number =>
+    chart && told ? placeAt(event, picture, chart, told.layers.length) : -1;
   const point = (place: number): void => {
     if (place === hovered) return;
     hovered = place;
@@ -338,11 +354,6 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     ...navigation(ctx),
     ArrowLeft: () => moveLayer(ctx, -1),
     ArrowRight: () => moveLayer(ctx, 1),
-  });
-  on(scales.element, signal, {
-    change() {
-      chosenScale = true;
-    },
   });
   watchWidth(
     root,

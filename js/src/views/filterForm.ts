@@ -13,6 +13,18 @@ const SPECIAL: [Filters["special"], string][] = [
   ["renormalise", "left out, rows rescaled"],
 ];
 
+const SCALES: [string, string][] = [
+  ["", "as it comes"],
+  ["linear", "linear"],
+  ["sqrt", "square root"],
+  ["log", "logarithm"],
+];
+const EXTENTS: [string, string][] = [
+  ["", "as it comes"],
+  ["map", "each its own"],
+  ["all", "one for all"],
+];
+
 /** What is done to the numbers; empty where nothing is. */
 export function filterWords(filters: Filters, { stochastic }: Source): string {
   const { special, mass, least } = filters;
@@ -35,6 +47,8 @@ export const renderFilters = view((ctx, root, signal) => {
   const share = h("output");
   const least = h("input.button", { type: "number", min: "0", step: "any" });
   const palette = h("select.button");
+  const scale = h("select.button", ...named(SCALES));
+  const extent = h("select.button", ...named(EXTENTS));
   const all = h("button.button", { type: "button" }, "show everything");
   const button = h("summary.button", "filters");
   const box = h(
@@ -46,23 +60,30 @@ export const renderFilters = view((ctx, root, signal) => {
       h("label", "largest values, share of each row", mass, share),
       h("label", "hide values below", least),
       h("label", "colours", palette),
+      h("label", "colour scale", scale),
+      h("label", "range of colours", extent),
       all,
     ),
   );
   const words = h("span.note");
   let drawn = "";
 
-  const set = (save: boolean) => (): void =>
-    setFilters(
-      ctx,
-      {
-        special: special.value as Filters["special"],
-        mass: Number(mass.value) / 100,
-        least: Math.max(0, Number(least.value) || 0),
-        palette: palette.value,
-      },
-      save,
-    );
+  const set =
+    (save: boolean) =>
+    ({ target }: Event): void =>
+      setFilters(
+        ctx,
+        {
+          special: special.value as Filters["special"],
+          mass: Number(mass.value) / 100,
+          least: Math.max(0, Number(least.value) || 0),
+          // What the menu does not offer stays as it was given.
+          ...(target === palette ? { palette: palette.value } : {}),
+          scale: scale.value as Filters["scale"],
+          extent: extent.value as Filters["extent"],
+        },
+        save,
+      );
   on(box, signal, {
     input: set(false),
     change: set(true),
@@ -97,6 +118,7 @@ export const renderFilters = view((ctx, root, signal) => {
     put(share, `${Number((100 * filters.mass).toFixed(1))} %`);
     if (Number(least.value) !== filters.least) least.value = filters.least ? String(filters.least) : "";
     palette.value = others.includes(filters.palette) ? filters.palette : "";
+    [scale.value, extent.value] = [filters.scale, filters.extent];
     all.disabled = !leavesOut(filters);
     put(words, filterWords(filters, source));
   };

@@ -1,0 +1,43 @@
+/** Filters of rows that a view's own Python side tells: what they are is known when they are here. */
+import type { ViewContext } from "../context.ts";
+import { h } from "../dom.ts";
+import { filterPlace, trimmed } from "../filters.ts";
+import type { Filters, Source } from "../wire.ts";
+
+export interface RowFilters {
+  /** Where the form stands. */
+  element: HTMLElement;
+  /** Offer the form, which words itself by what is shown. */
+  offer(shown: Pick<Source, "signed" | "stochastic">): void;
+  /** Rows without what is left out, which is NaN; made once for the same rows and filters. */
+  of(
+    rows: readonly Float32Array[],
+    filters: Filters,
+    special: readonly number[],
+    shares: readonly boolean[],
+  ): Float32Array[];
+}
+
+export function createRowFilters(ctx: ViewContext): RowFilters {
+  const element = h("span");
+  let source: Partial<Source> = {};
+  let from: readonly unknown[] = [];
+  let made: Float32Array[] = [];
+  return {
+    element,
+    offer(shown) {
+      source = shown;
+      if (element.childElementCount > 0) return;
+      const value = (): Source => ({ ...ctx.source(), ...source });
+      element.append(filterPlace(Object.create(ctx, { source: { value } })));
+    },
+    of(rows, filters, special, shares) {
+      const now = [rows, special, filters.special, filters.mass, filters.least];
+      if (now.some((one, i) => one !== from[i])) {
+        from = now;
+        made = rows.map((row, i) => trimmed(row, special, filters, Boolean(shares[i])));
+      }
+      return made;
+    },
+  };
+}
