@@ -25,11 +25,12 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-env lint js node chromium wheel-check pytest build bundle bench format clean
+.PHONY: help demo gallery lab test test-env lint js node chromium wheel-check pytest build bundle bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
 	@echo "make lab     open JupyterLab on the quickstart notebook"
+	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
 	@echo "make test    everything: lint, types, JavaScript, the wheel, all tests (PYTEST_ARGS=... to choose)"
 	@echo "make lint    ruff and mypy            make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
@@ -84,6 +85,9 @@ demo: $(STAMP)/demo
 	else \
 		echo "The same in a notebook, with a live kernel:  make lab"; \
 	fi
+
+gallery: $(STAMP)/demo
+	@$(PY) notebooks/gallery.py --out $(OUT)/attnwidgets-gallery.html
 
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
@@ -151,9 +155,10 @@ wheel-check: $(STAMP)/dev
 	@$(PY) -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@$(PY) tests/repo/check_wheel.py dist/*.whl
 
+# The screenshots of the browser tests stay in $(OUT)/shots, for people to look at.
 pytest: $(STAMP)/dev
 	@echo "== pytest"
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PYTEST_ARGS)
+	@AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PYTEST_ARGS)
 
 # --- releases and figures ---------------------------------------------------------------------------------------
 

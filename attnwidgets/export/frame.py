@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base import View
 
 HEIGHT = 640
+_MOST_WORDS = 200
 
 
 class Page(HTML):
@@ -38,3 +39,18 @@ def page_of(view: View, height: int = HEIGHT) -> Page:
     """Return a view as a page in a frame, with all that `to_html` would write."""
     with tempfile.TemporaryDirectory() as folder:
         return Page(view.to_html(Path(folder) / "view.html").read_text(encoding="utf-8"), height)
+
+
+def copy_of(view: View, why: str) -> str:
+    """Return the HTML of a copy in a frame, which says that it is one.
+
+    Args:
+        view: What did not arrive in the browser.
+        why: The reason, as the browser told it.
+    """
+    reason = html.escape(why[:_MOST_WORDS].removeprefix("Error: ").rstrip(". ") or "it did not arrive")
+    said = (
+        f"A copy of this {view.name}, linked to no other view, because the view itself could not be shown "
+        f"here ({reason}). Run the cell again for the view itself."
+    )
+    return f'<span role="status">{said}</span>{page_of(view)._repr_html_()}'

@@ -32,6 +32,9 @@ _STYLE = """
 body{margin:0;background:Canvas;color:CanvasText;font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:1200px;margin:0 auto;padding:16px clamp(12px,3vw,32px)}
 h1{font-size:1.25rem;font-weight:600;margin:0 0 12px;overflow-wrap:anywhere}
+h2{font-size:1.05rem;font-weight:600;margin:32px 0 8px;overflow-wrap:anywhere}
+nav ul{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0;padding:0;list-style:none}
+a{color:inherit}
 .aw-view{margin:0 0 24px}
 footer{font-size:.8rem;opacity:.75}
 """
@@ -42,6 +45,7 @@ def to_html(
     path: str | Path,
     *,
     title: str | None = None,
+    headings: Sequence[str] = (),
     budget: int = BUDGET,
     heads: Sequence[int | str] | str = "all",
     layers: Sequence[int] | str = "all",
@@ -57,6 +61,7 @@ def to_html(
         views: One view, or several, from top to bottom.
         path: The file to write; it is replaced.
         title: Title of the page, as text; by default the first view's title, or what it shows.
+        headings: One for each view, as text, with a list of links to them at the top; none by default.
         budget: Bytes the page may have.
         heads: Heads of large maps to put in: numbers, "mean", "max"; "all": every one while the budget lasts.
         layers: Layers of large maps to put in, by number, or "all".
@@ -66,18 +71,24 @@ def to_html(
 
     Raises:
         IndexError: A layer or head that no view has; the message names the range.
-        ValueError: `heads` or `layers` is another string than "all", or there are no views.
+        ValueError: `heads` or `layers` is another string than "all", there are no views, or `headings` are
+            not as many as they.
     """
     from attnwidgets.views.base import View as BaseView
 
     shown = [views] if isinstance(views, BaseView) else list(views)
     if not shown or not all(isinstance(view, BaseView) for view in shown):
         raise ValueError("to_html() takes one view or a list of views, such as aw.Explorer(trace).")
+    headings = [headings] if isinstance(headings, str) else list(headings)
+    if headings and len(headings) != len(shown):
+        raise ValueError(
+            f"headings has {len(headings)} for {len(shown)} views: give one for each view, or none."
+        )
     choice = _Choice.of(shown, heads, layers)
     for view in shown:
         view.complete(choice.layers)
     target = Path(path)
-    target.write_text(_page(shown, title, budget, choice), encoding="utf-8")
+    target.write_text(_page(shown, title, headings, budget, choice), encoding="utf-8")
     return target
 
 
@@ -135,7 +146,9 @@ class _Archive:
         self.length += len(data)
 
 
-def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice) -> str:
+def _page(
+    views: Sequence[View], title: str | None, headings: Sequence[str], budget: int, choice: _Choice
+) -> str:
     from attnwidgets import __version__
     from attnwidgets.views.base import COMMON_PARTS
     from attnwidgets.views.runtime import bundle
@@ -194,7 +207,7 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
     )
-    places = "\n".join(f'<div class="aw-view" data-model="{name}"></div>' for name in order)
+    places = _places(order, headings)
     page = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -217,6 +230,17 @@ def _page(views: Sequence[View], title: str | None, budget: int, choice: _Choice
 </html>
 """
     return page.replace("\0SIZE\0", f"{len(page.encode()) / 1e6:.2f} MB")
+
+
+def _places(order: Sequence[str], headings: Sequence[str]) -> str:
+    """Return where the views are drawn, under their headings, which are linked to."""
+    places = [f'<div class="aw-view" data-model="{name}"></div>' for name in order]
+    if not headings:
+        return "\n".join(places)
+    named = list(zip(order, map(_text, headings), places, strict=True))
+    links = "\n".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in named)
+    sections = "\n".join(f'<h2 id="{name}">{heading}</h2>\n{place}' for name, heading, place in named)
+    return f'<nav aria-label="views"><ul>\n{links}\n</ul></nav>\n{sections}'
 
 
 def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:

@@ -44,13 +44,23 @@ COMMON_PARTS = ("tools",)
 """Parts that every view needs."""
 
 
+# It waits for the Runtime and what that waits for. What of it fails, or is late, is told, and the Python twin
+# is asked for a copy (the topic "page"); what arrives after all takes its place.
+_STUB = """\
+export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),
+f=w=>{if(s.aborted||p.parentNode)return;
+p.textContent=`This view did not arrive: ${w}. Run the cell again, or end it with view.frame()`;e.append(p);
+m.on('msg:custom',a=>{if(a.id=='page'&&a.meta)p.innerHTML=a.meta});
+m.send({kind:'ask',id:'page',topic:'page',args:{why:''+w}})},
+t=setTimeout(f,9e3,'no answer');
+try{let d=await(await c.host.getWidget(m.get('runtime'))).exports.render(c,NAMES);p.remove();return d}
+catch(x){f(x)}finally{clearTimeout(t)}}}"""
+
+
 def stub(view: str, parts: Sequence[str] = ()) -> str:
     """Return a view's whole module: it has the Runtime render the view of this name, with these parts."""
-    names = ",".join(f'"{name}"' for name in (view, *parts))
-    return (
-        'export default{render:async c=>(await c.host.getWidget(c.model.get("runtime"))).exports.'
-        f"render(c,{names})}}"
-    )
+    names = ",".join(f"'{name}'" for name in (view, *parts))
+    return _STUB.replace("\n", "").replace("NAMES", names)
 
 
 class View(anywidget.AnyWidget):
@@ -156,13 +166,20 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
-        self._questions = Questions({"csv": Topic(self._csv), **self._topics()}, self._tell)
+        page = Topic(self._copy, runs_model=True)
+        self._questions = Questions({"csv": Topic(self._csv), "page": page, **self._topics()}, self._tell)
         self.on_msg(lambda _, content, __: self._questions.receive(content))
         CELLS.mark(self)
 
     def _csv(self, **place: Any) -> tuple[str, list[bytes]]:
         """Answer with the numbers looked at; see `views.values.to_csv`."""
         return to_csv(self.store, **place), []
+
+    def _copy(self, why: str = "") -> tuple[str, list[bytes]]:
+        """Answer with what stands in for this view where its code did not arrive."""
+        from attnwidgets.export.frame import copy_of
+
+        return copy_of(self, str(why)), []
 
     def _own_options(self) -> dict[str, Any]:
         """Return, and check, the options that only this view has; called when what it shows is known."""

@@ -43,18 +43,24 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
     whenShown(root, () => addStyle(root, style()), signal);
     settleTableCell(root, signal);
     let end = new AbortController();
+    const tell = (error: unknown): void => {
+      const why = error instanceof Error ? error.message : String(error);
+      fill(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
+      console.error(error);
+    };
+    /** Rejects where the store or the selection does not arrive. */
     const draw = async (): Promise<void> => {
       end.abort();
       end = new AbortController();
       const mine = AbortSignal.any([signal, end.signal]);
+      let ctx: ViewContext | undefined;
       try {
-        const ctx = await createContext({ ...props, el: root, signal: mine }, pool, views);
+        ctx = await createContext({ ...props, el: root, signal: mine }, pool, views);
         if (!mine.aborted) show(ctx, mine);
       } catch (error) {
         if (mine.aborted) return;
-        const why = error instanceof Error ? error.message : String(error);
-        fill(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
-        console.error(error);
+        if (!ctx) throw error;
+        tell(error);
       }
     };
     const show = (ctx: ViewContext, mine: AbortSignal): void => {
@@ -78,8 +84,8 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       views.Tools?.(ctx, corner);
     };
     // `aw.link` gives a view that is on the page another selection, and a view shown again may have another store.
-    for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw());
-    await draw();
+    for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw().catch(tell));
+    await draw(); // the view's own module has a copy for the case that it fails
     return () => end.abort();
   };
 }

