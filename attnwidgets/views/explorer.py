@@ -8,6 +8,7 @@ from attnwidgets.views.features import Features, look_at
 from attnwidgets.views.head_topics import head_topics
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
+from attnwidgets.views.removal_view import removal_topics
 from attnwidgets.views.wire_topics import Wired
 from attnwidgets.views.wires import Wires
 
@@ -53,12 +54,15 @@ class Explorer(Wired):
         self._features = None if features is None else Features.on_trace("Explorer", shown, features, stats)
         if self._features is not None:
             self.PARTS = (*self.PARTS, "features")
+        if removal_topics(self, self._predicts):
+            self.PARTS = (*self.PARTS, "removal")
         super().__init__(shown, **options)
         if self._features is not None:
             look_at(self, self._features, None)
 
     def _topics(self) -> Mapping[str, Topic]:
         asked = {**head_topics(self), **prediction_topics(self._predicts), **self._wire_topics()}
+        asked |= removal_topics(self, self._predicts)
         if self._features is not None:
             asked |= self._features.topics(table=False, panel=True, strip=True)
         return asked

@@ -1,6 +1,12 @@
 /** Pulling the wires: heads knocked out, rows of attention set, and what the model then says. */
-import { view } from "../views/frame.ts";
+import { renderInterventionView } from "../views/InterventionView.ts";
 import CSS from "../views/interventions.css";
+import { renderWireList } from "../views/wires/bar.ts";
+import { renderChangedPrediction } from "../views/wires/change.ts";
 
 export const style = CSS;
-export const views = { InterventionView: view(() => () => undefined) };
+export const views = {
+  InterventionView: renderInterventionView,
+  WireList: renderWireList,
+  ChangedPrediction: renderChangedPrediction,
+};

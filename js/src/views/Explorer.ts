@@ -1,6 +1,7 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
-import { fill, flag, h } from "../dom.ts";
+import { createAnswers } from "../answers.ts";
+import { fill, flag, h, on, put } from "../dom.ts";
 import { filterPlace } from "../filters.ts";
 import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
@@ -10,6 +11,7 @@ import { createMenu } from "./menu.ts";
 import { renderPredictions } from "./Predictions.ts";
 import { methodsOf, streamsOf } from "./steps.ts";
 import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
+import { headLookedAt, KNOCKS, knock, onK } from "./wires/list.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
@@ -20,12 +22,43 @@ export const renderExplorer = view((ctx, root, signal) => {
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const features = panel();
-  const body = h("div.explorer-body", slider, main, side, features);
+  const wires = h("div");
+  const told = h("div.warning", { role: "status" });
+  /** A view that is drawn when it is unfolded; nothing where there is none. */
+  const folded = (name: string, title: string): HTMLElement[] => {
+    const render = ctx.views[name];
+    if (!render) return [];
+    const inside = panel();
+    const element = h("details.what-if", { "data-of": name }, h("summary", title), inside);
+    on(element, signal, { toggle: () => inside.childElementCount || render(inner, inside) });
+    return [element];
+  };
+  const inner = ctx.child({ title: "" });
+  const body = h(
+    "div.explorer-body",
+    { role: "group", "aria-label": "all panels", "data-aw-keys": KNOCKS },
+    slider,
+    main,
+    side,
+    features,
+    ...folded("InterventionView", "what if a head, or a row of attention, were changed"),
+    ...folded("RemovalView", "what if tokens were removed"),
+  );
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
-  fill(root, ...heading.elements, body);
-  const inner = ctx.child({ title: "" });
+  fill(root, ...heading.elements, told, wires, body);
+  const answers = createAnswers(ctx, signal, () => undefined);
+  onK(root, signal, () => {
+    const at = headLookedAt(ctx);
+    const why = answers.get<{ refusal: string }>("wires")?.meta.refusal ?? answers.failure("wires") ?? "";
+    if (!at || typeof at.head !== "number") put(told, "Choose one head first: then k knocks it out.");
+    else if (why) put(told, `No head can be knocked out: it ${why}.`);
+    else {
+      put(told, "");
+      knock(ctx, at.source.stream, at.layer, at.head, "zero");
+    }
+  });
 
   const update = (): void => {
     const { options } = ctx;
@@ -43,19 +76,24 @@ export const renderExplorer = view((ctx, root, signal) => {
     grid.hidden = attributed || source.layers.length * (source.heads?.length ?? 1) < 2;
     map.hidden = attributed && !hasManyTargets(ctx);
     layers.hidden = !attributed || ctx.layered().source.layers.length < 2;
+    const removal = body.querySelector<HTMLElement>("[data-of=RemovalView]");
+    if (removal) removal.hidden = header.predictions.items.length === 0;
     flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
+  answers.get("wires"); // so that it is here when it is wanted
   update();
   renderLayerSlider(inner, slider);
   renderHeatmap(inner, map);
   renderTokenStrip(inner, strip);
   ctx.views.LayerMap?.(inner, layers);
   ctx.views.HeadGrid?.(inner, grid);
+  ctx.views.WireList?.(inner, wires);
   renderPredictions(inner, predictions);
   const { saes } = ctx.options as { saes?: unknown };
   if (saes) ctx.views.FeatureStrip?.(inner, features);
   features.hidden = !saes;
   return (changed) => {
     if (!only(changed, "hover")) update();
+    if (changed.has("head") || changed.has("interventions")) put(told, "");
   };
 });

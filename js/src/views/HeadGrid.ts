@@ -12,6 +12,7 @@ import { createHeading, createReadout, only, view } from "./frame.ts";
 import { type Arrangement, arrange, type Spot, thumbSide } from "./grid/arrange.ts";
 import { type Atlas, paintAtlas, peaksOf } from "./grid/atlas.ts";
 import { createControls } from "./grid/controls.ts";
+import { createKnockout } from "./grid/knockout.ts";
 import { createPreview } from "./grid/preview.ts";
 import { createScale } from "./scale.ts";
 import { placeWords, plural } from "./steps.ts";
@@ -194,6 +195,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     return [...(places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
   };
 
+  const selectedSpot = (): [number, number] => {
+    const [row, col] = selectedAt();
+    return [row, col];
+  };
+
   /** Outlines, the enlarged map and the line of text. Runs on every pointer move. */
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
@@ -203,6 +209,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     outline(hovered, row, col, 1);
     outline(selected, ...selectedAt());
     const at = headAt(spot);
+    knockout.show(places, side);
     const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
     readout.show(text, root.contains(document.activeElement));
     if (!isAlone || !sheet) return;
@@ -221,7 +228,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const statistic = controls.statistic();
     const value = statistic ? ` · ${statistic.title} ${printed(statistic.of(at), true)}` : "";
-    return placeWords(ctx, layer, source.heads?.[at.head] ?? "-") + value + most;
+    const out = knockout.words(layer, source.heads?.[at.head]);
+    return placeWords(ctx, layer, source.heads?.[at.head] ?? "-") + value + most + out;
   };
 
   const find = (event: MouseEvent): [number, number] | null => {
@@ -280,6 +288,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     },
     "← → ↑ ↓: move · Home End: first, last · Enter: select · Esc: back",
   );
+  const knockout = createKnockout(ctx, plot, answers, signal, () => headAt(spot ?? selectedSpot()), point);
   watchWidth(
     root,
     (at) => {

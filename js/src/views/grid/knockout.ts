@@ -1,0 +1,72 @@
+/** Heads of a grid that are knocked out: by `k` or a right click, and crossed out. */
+import type { Answers } from "../../answers.ts";
+import type { ViewContext } from "../../context.ts";
+import { fill, h, on, place } from "../../dom.ts";
+import { ablated, KNOCKS, knock, onK, wiresOf } from "../wires/list.ts";
+import type { Spot } from "./arrange.ts";
+
+export interface Knockout {
+  /** Cross out what is knocked out; `places` are lines and columns by "layer head". */
+  show(places: ReadonlyMap<string, readonly [number, number]>, side: number): void;
+  /** What is to be said of a head: " · knocked out". */
+  words(layer: number, head: number | undefined): string;
+}
+
+/** `spotted` is the head that is meant; `said` is called when there is something new to say. */
+export function createKnockout(
+  ctx: ViewContext,
+  plot: HTMLElement,
+  answers: Answers,
+  signal: AbortSignal,
+  spotted: () => Spot | null,
+  said: () => void,
+): Knockout {
+  const crosses = h("div", { "aria-hidden": "true" });
+  let drawn = "";
+  let refusal = "";
+  const act = (): void => {
+    const source = ctx.source();
+    const at = spotted();
+    if (!at || !source.heads || source.kind !== "map") return;
+    const told = answers.get<{ refusal: string }>("wires");
+    refusal = told?.meta.refusal ?? answers.failure("wires") ?? "";
+    if (!refusal) knock(ctx, source.stream, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
+    said();
+  };
+  plot.append(crosses);
+  plot.dataset.awKeys += ` · ${KNOCKS}`;
+  onK(plot, signal, act);
+  on(plot, signal, {
+    contextmenu(event) {
+      event.preventDefault();
+      act();
+    },
+  });
+  return {
+    show(places, side) {
+      answers.get("wires"); // so that it is here when it is wanted
+      const source = ctx.source();
+      const spots = wiresOf(ctx).flatMap((wire) => {
+        if (wire.kind !== "ablate" || wire.stream !== source.stream || source.kind !== "map") return [];
+        const at = places.get(`${source.layers.indexOf(wire.layer)} ${source.heads?.indexOf(wire.head)}`);
+        return at ? [at] : [];
+      });
+      const look = `${spots.join(" ")}|${side}`;
+      if (look === drawn) return;
+      drawn = look;
+      fill(
+        crosses,
+        ...spots.map(([row, col]) => {
+          const cross = h("div.spot.grid-out");
+          place(cross, col * side, row * side, side, side);
+          return cross;
+        }),
+      );
+    },
+    words(layer, head) {
+      if (head === undefined) return "";
+      if (refusal) return ` · cannot be knocked out: ${refusal}`;
+      return ablated(ctx, ctx.source().stream, layer, head) ? " · knocked out" : "";
+    },
+  };
+}

@@ -1,0 +1,107 @@
+/** A row of attention before and after, as two lanes of bars over the same keys. */
+import { h, on, put, setSizes, shortLabel, thinned } from "../../dom.ts";
+import { tickText } from "../../numbers.ts";
+import { sharp } from "../neuron/ink.ts";
+
+export interface Strips {
+  element: HTMLElement;
+  draw(labels: readonly string[], before: Float32Array, after: Float32Array, key: number, width: number): void;
+}
+
+const LANE = 34;
+const GAP = 6;
+const NAMES = 44;
+/** px of a label below the bars. */
+const LABEL = 44;
+
+/** `point` is told the key under the pointer or the keyboard, -1: none; `pin` the key that is chosen. */
+export function createStrips(signal: AbortSignal, point: (key: number) => void, pin: (key: number) => void): Strips {
+  const canvas = h("canvas");
+  const cursor = h("div.lanes-cursor");
+  const chosen = h("div.lanes-cursor.lanes-key");
+  const plot = h(
+    "div.lanes-plot",
+    { tabindex: "0", role: "application", "aria-roledescription": "row of attention" },
+    canvas,
+    chosen,
+    cursor,
+  );
+  const top = h("span.line");
+  const names = h(
+    "div.lanes-names",
+    { "aria-hidden": "true" },
+    h("span.lanes-was", "before"),
+    h("span.lanes-is", "after"),
+  );
+  const below = h("div.lanes-labels", { "aria-hidden": "true" });
+  const element = h("div.lanes", names, plot, h("i"), below, h("i"), top);
+  let [count, room, at] = [0, 0, -1];
+  const mark = (el: HTMLElement, key: number): void => {
+    el.hidden = key < 0 || key >= count;
+    el.style.left = `${(key * room) / Math.max(1, count)}px`;
+    el.style.width = `${Math.max(1, room / Math.max(1, count))}px`;
+  };
+  const go = (key: number): void => {
+    at = key;
+    mark(cursor, key);
+    point(key);
+  };
+  const under = ({ clientX }: MouseEvent): number => {
+    const box = plot.getBoundingClientRect();
+    return Math.max(0, Math.min(count - 1, Math.floor(((clientX - box.left) / box.width) * count)));
+  };
+  on(plot, signal, {
+    pointermove: (event) => go(under(event)),
+    pointerleave: () => go(-1),
+    blur: () => go(-1),
+    click: (event) => pin(under(event)),
+    keydown(event) {
+      const step = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: count - 1 }[event.key];
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (step !== undefined) go(Math.max(0, Math.min(count - 1, step)));
+      else if ((event.key === "Enter" || event.key === " ") && at >= 0) pin(at);
+      else if (event.key === "Escape") go(-1);
+      else return;
+      event.preventDefault();
+    },
+  });
+  plot.dataset.awKeys = "← →: key · Enter: pin it";
+  return {
+    element,
+    draw(labels, before, after, key, width) {
+      count = labels.length;
+      room = Math.max(40, width - NAMES);
+      setSizes(element, { lanes: room });
+      const pen = sharp(canvas, room, 2 * LANE + GAP);
+      if (!pen) return;
+      let most = 0;
+      for (const value of [...before, ...after]) most = Math.max(most, value);
+      const cell = room / count;
+      const inset = cell > 5 ? 1 : 0;
+      [before, after].forEach((values, lane) => {
+        const base = lane * (LANE + GAP) + LANE;
+        const { color } = getComputedStyle(names.children[lane] as Element);
+        pen.fillStyle = color;
+        for (const [i, value] of values.entries()) {
+          const high = value > 0 ? Math.max(0.75, ((LANE - 1) * value) / most) : 0;
+          pen.fillRect(i * cell, base - high, Math.max(0.6, cell - inset), high);
+        }
+        pen.globalAlpha = 0.4;
+        pen.fillRect(0, base, room, 1);
+        pen.globalAlpha = 1;
+      });
+      put(top, `highest bar ${tickText(most)}`);
+      below.replaceChildren(
+        ...thinned(count, cell, LABEL).map((i) => {
+          const text = shortLabel(labels[i] as string, 12);
+          const label = h("bdi", { title: text }, text);
+          label.style.left = `${(i + 0.5) * cell}px`;
+          return label;
+        }),
+      );
+      mark(chosen, key);
+      mark(cursor, at);
+      plot.ariaLabel = `row of attention over ${count} keys, before and after. Arrow keys move, Enter pins a key.`;
+    },
+  };
+}
