@@ -112,8 +112,9 @@ class FreeAttention:
         return edit_attention(self.trace, {self.layers[0]: list(self.heads)}, matrix, stream=self.stream)
 
     def __repr__(self) -> str:
-        size = f"{len(self.layers)} layers, {len(self.heads)} heads, {len(self.queries)} rows"
-        return f"<FreeAttention of {size}: {np.nanmean(self.movable):.2f} of a row moves on average>"
+        size = " x ".join(map(str, self.movable.shape))
+        moves = f"{np.nanmean(self.movable):.2f} of a row moves on average"
+        return f"<FreeAttention [layer, head, query {size}]: {moves}>"
 
 
 def free_attention(

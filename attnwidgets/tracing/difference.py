@@ -71,6 +71,9 @@ class Difference:
     def __str__(self) -> str:
         head = "; ".join(self.interventions) or "the same interventions"
         rows = [f"  {one.label!r}: {one.before:.1%} to {one.after:.1%}" for one in self.predictions[:5]]
+        for stream, moved in self.attention.items():
+            shares = " ".join(f"{share:.3f}" for share in np.nanmean(moved, axis=1))
+            rows.append(f"  {stream} attention, share of a row that moved, by layer: {shares}")
         return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows])
 
 

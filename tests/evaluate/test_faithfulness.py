@@ -281,6 +281,8 @@ def test_several_texts_methods_by_name_and_rows_of_maps(classified: Any) -> None
     )
     np.testing.assert_allclose(card.of("gradient")[1], alone.samples[0, :, 0], atol=1e-12)
     assert "row" in card._repr_html_()
+    listed = faithfulness(traces, ["input_x_gradient", ("saliency", {})], 1, operator="delete", draws=1)
+    assert listed.methods == ("input_x_gradient", "saliency", "random", "oracle")
 
 
 def test_the_model_comes_back_as_it_was(classified: Any) -> None:

@@ -379,6 +379,8 @@ def test_rerun_and_diff() -> None:
     assert abs(moved.after - moved.before) == pytest.approx(float((q - p).abs().max()), abs=1e-12)
     assert not found.attention["self"][0].any(), "layer 0 reads what it read"
     assert found.attention["self"][1].all()
+    said = str(found).splitlines()[-1].split(": ")[1].split()
+    assert said == [f"{moved.mean():.3f}" for moved in found.attention["self"]]
     with pytest.raises(ValueError, match="other tokens"):
         trace.diff(aw.trace(trace.model, None, input_ids=IDS[:3]))
 
