@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.sae.corpus import Corpus, batches, by_token, counts_mask
+from attnwidgets.sae.elsewhere import beside, elsewhere
 from attnwidgets.sae.measures import Measures, measure
-from attnwidgets.sae.site import Site, resolve_site, sites_of_blocks
+from attnwidgets.sae.site import Site, resolve_site
 from attnwidgets.sae.tap import reading
-from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.borrow import borrowed, borrowed_tokenizer, unwrap
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def check(
 ) -> SAECheck:
     """Run a few texts and measure an SAE on the model's states; warn where they cannot be its own.
 
-    Where they explain too little, other places of the same width are tried, and the best is named.
+    Warned is where it explains too little, fires too much, or explains more of the states one layer before or
+    after. Then other places of the same width are tried, and the best is named.
 
     Args:
         sae: What is checked.
@@ -115,8 +116,10 @@ def check(
         require_width(sae, states.shape[-1], place, inner)
         found = measure(sae, states)
         said = list(_complaints(sae, found, place))
-        if said:
-            said += _elsewhere(sae, inner, corpus, place, found)
+        if not said and (doubt := beside(sae, inner, corpus, place)):
+            said.append(doubt)
+        if said and (better := elsewhere(sae, inner, corpus, place)) is not None:
+            said.append(f"It explains {better.variance:.2f} {better.how}.")
     for complaint in said:
         warnings.warn(complaint, SAEMismatchWarning, stacklevel=3)
     return SAECheck(
@@ -203,23 +206,3 @@ def _complaints(sae: SAE, found: Measures, site: Site) -> Iterator[str]:
             f"{found.l0:.3g} of {sae.d_sae} features fire on a token: the states are scaled or placed "
             "otherwise."
         )
-
-
-def _elsewhere(sae: SAE, model: nn.Module, corpus: Corpus, site: Site, here: Measures) -> list[str]:
-    """Return what other places or a centred stream would explain, where that is much more."""
-    best = (here.explained_variance if here.explained_variance == here.explained_variance else -1.0, "")
-    places = [place for place in sites_of_blocks(model) if place.name != site.name]
-    for place in [site, *places]:
-        try:
-            states = _states(model, corpus, place)
-        except (UnsupportedModelError, ValueError):
-            continue
-        if states.shape[-1] != sae.d_in:
-            continue
-        for centre in (False, True) if not sae.centre else (True,):
-            tried = sae.replaced(centre=centre)
-            explained = measure(tried, states).explained_variance
-            how = f"at {place.name}" + (" with centre=True" if centre and not sae.centre else "")
-            if explained > max(best[0], 0) + 0.1:
-                best = (explained, how)
-    return [f"It explains {best[0]:.2f} {best[1]}."] if best[1] else []

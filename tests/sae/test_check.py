@@ -55,6 +55,30 @@ def test_a_wrong_layer_is_noticed_and_the_right_one_named(bert):
     assert f"explains {right.explained_variance:.2f} at blocks.0.hook_resid_post" in said
 
 
+def test_a_layer_beside_the_right_one_is_noticed_where_much_is_explained_still(minilm):
+    sae = made.fitted(*minilm, "blocks.2.hook_resid_post", rank=40, d_sae=384, texts=TEXTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = sae.check(*minilm)
+    for wrong in ("blocks.1.hook_resid_post", "encoder.layer.3", "blocks.4.hook_resid_post"):
+        with pytest.warns(SAEMismatchWarning) as caught:
+            checked = sae.check(*minilm, site=wrong)
+        assert 0.25 < checked.explained_variance < right.explained_variance - 0.05
+        assert "it may be of another layer" in str(caught[0].message)
+        assert f"explains {right.explained_variance:.2f} at blocks.2.hook_resid_post." in checked.warnings[-1]
+
+
+def test_every_place_is_looked_at_in_one_pass(bert):
+    model, tokenizer = bert
+    sae = made.fitted(model, tokenizer, "blocks.0.hook_resid_post")
+    passes = []
+    handle = model.bert.encoder.layer[1].register_forward_pre_hook(lambda *_: passes.append(1))
+    with pytest.warns(SAEMismatchWarning):
+        sae.check(model, tokenizer, made.TEXTS, site="blocks.1.hook_resid_post")
+    handle.remove()
+    assert len(passes) == 2  # at its own place, and at all others
+
+
 def test_centred_training_states_are_recognised():
     model = tiny.build(tiny.TEXT["GPT-2"])
     tokenizer = tiny.wordpiece()
