@@ -92,15 +92,21 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   return out;
 }
 
+const ramps = new Map<MapName, string>();
+
 /** CSS gradient of a colour map, for legends. */
 export function rampCss(name: MapName): string {
+  const made = ramps.get(name);
+  if (made) return made;
   const rgb = mapTable(name);
   const stops: string[] = [];
   for (let i = 0; i <= 16; i += 1) {
     const at = 3 * Math.round((255 * i) / 16);
     stops.push(`rgb(${rgb[at]} ${rgb[at + 1]} ${rgb[at + 2]})`);
   }
-  return `linear-gradient(90deg, ${stops.join(", ")})`;
+  const css = `linear-gradient(90deg, ${stops.join(", ")})`;
+  ramps.set(name, css);
+  return css;
 }
 
 /** Relative luminance (WCAG 2) of a colour in 0..255. */

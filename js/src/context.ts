@@ -38,6 +38,8 @@ export interface Tile {
   text(row: number, col: number): string;
   /** Largest absolute value. */
   peak(): number;
+  /** By key, the mean of what queries give it; cells without a number do not count. */
+  received(): Float32Array;
 }
 
 /** The thumbnails of one source: `codes` holds [layer][head][row][col]. */
@@ -190,7 +192,11 @@ export async function createContext(
   let pending: Set<Change> | null = null;
   let theme = themeOf(el);
 
+  /** Counts what `resolved` depends on. */
+  let version = 0;
+
   const notify = (what: Change): void => {
+    if (what !== "hover" && what !== "pinned") version += 1;
     if (pending) {
       pending.add(what);
       return;
@@ -221,6 +227,9 @@ export async function createContext(
 
   const header = (): Header => store.get("header");
   const make = (overrides: Partial<ViewOptions>): ViewContext => {
+    let [read, options] = [{} as ViewOptions, DEFAULT_OPTIONS];
+    let found: Resolved | null = null;
+    let foundAt = 0;
     const ctx: ViewContext = {
       el,
       signal,
@@ -229,13 +238,18 @@ export async function createContext(
       selection,
       tiles,
       get options() {
-        return { ...DEFAULT_OPTIONS, ...model.get("options"), ...overrides };
+        const now = model.get("options");
+        if (now !== read) [read, options] = [now, { ...DEFAULT_OPTIONS, ...now, ...overrides }];
+        return options;
       },
       get theme() {
         return theme;
       },
       header,
-      resolved: () => resolve(header(), ctx.options, selection),
+      resolved() {
+        if (!found || foundAt !== version) [found, foundAt] = [resolve(header(), ctx.options, selection), version];
+        return found;
+      },
       layered: () => layered(header(), ctx.resolved(), selection),
       source: () => ctx.resolved().source,
       axisOf(id) {

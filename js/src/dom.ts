@@ -39,6 +39,34 @@ export function put(el: Element, text: string): boolean {
   return true;
 }
 
+/** Set those properties that differ: a page that is told what it knows prepares to be drawn again. */
+export function assign<E extends object>(el: E, values: Partial<E>): void {
+  for (const name in values) if (el[name] !== values[name]) el[name] = values[name] as E[typeof name];
+}
+
+const DRESSED = new WeakMap<HTMLElement, Record<string, string>>();
+
+/** Set those styles that are not as they were set here before. */
+export function dress(el: HTMLElement, styles: Record<string, string>): void {
+  const worn = DRESSED.get(el) ?? {};
+  DRESSED.set(el, worn);
+  for (const name in styles) {
+    if (worn[name] === styles[name]) continue;
+    worn[name] = styles[name] as string;
+    el.style.setProperty(name, styles[name] as string);
+  }
+}
+
+/** Whether these values are others than at the call before. */
+export function createWatch(): (...values: unknown[]) => boolean {
+  let before: readonly unknown[] = [];
+  return (...values) => {
+    const differs = values.length !== before.length || values.some((value, i) => value !== before[i]);
+    before = values;
+    return differs;
+  };
+}
+
 /** Pixels of the screen in one of the page. */
 export const density = (): number => globalThis.devicePixelRatio || 1;
 
@@ -195,10 +223,11 @@ export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHand
 
 /** Move and size an element that lies over a picture, in px; negative places hide it. */
 export function place(el: HTMLElement, x: number, y: number, width: number, height: number): void {
-  el.hidden = x < 0 || y < 0;
-  el.style.transform = `translate(${x}px, ${y}px)`;
-  el.style.width = `${Math.max(1, width)}px`;
-  el.style.height = `${Math.max(1, height)}px`;
+  const hidden = x < 0 || y < 0;
+  assign(el, { hidden });
+  if (hidden) return;
+  const [across, down] = [Math.max(1, width), Math.max(1, height)];
+  dress(el, { transform: `translate(${x}px, ${y}px)`, width: `${across}px`, height: `${down}px` });
 }
 
 /** Sizes in px, handed to the style sheet as `--aw-<name>`. */

@@ -6,6 +6,7 @@ import { codeError, HIDDEN, valueTable } from "./codec.ts";
 import type { Tile, ViewContext } from "./context.ts";
 import { h } from "./dom.ts";
 import { withinError } from "./numbers.ts";
+import { meanReceived } from "./views/reading.ts";
 import type { Filters } from "./wire.ts";
 
 const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
@@ -46,7 +47,7 @@ export function trimmed(
   if (mass < 1) {
     const unit = how === "renormalise" && shares ? sum : 1;
     let rest = mass * sum * (1 - 1e-6);
-    let smallest = Infinity;
+    let smallest = 0;
     for (const size of sizes.sort().reverse()) {
       if (rest <= 0) break;
       rest -= size;
@@ -59,19 +60,21 @@ export function trimmed(
   return out;
 }
 
-const MADE = new WeakMap<Tile, { look: string; tile: Tile }>();
+/** Of every tile the two made last: a strip also reads means, of which less is left out. */
+const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
 
 /** A tile without what is left out; the same one as long as tile and filters are. */
 export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx), source = ctx.source()): Tile {
   if (!leavesOut(filters)) return tile;
   const look = JSON.stringify(filters);
-  let made = MADE.get(tile);
+  const [first, second] = MADE.get(tile) ?? [];
+  let made = first?.look === look ? first : second;
   if (made?.look !== look) {
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const drops = (row: number): boolean =>
       source.kind === "map" && filters.special !== "show" && Boolean(query.special[row]);
     made = { look, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
-    MADE.set(tile, made);
+    MADE.set(tile, first ? [made, first] : [made]);
   }
   return made.tile;
 }
@@ -129,7 +132,7 @@ export function filteredTile(
     for (let c = 0; c < cols; c += 1) if (!skips(c)) codes[start + c] = made[byteOf(c)] as number;
   }
   const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
-  return {
+  const found: Tile = {
     meta,
     rows,
     cols,
@@ -143,5 +146,7 @@ export function filteredTile(
       return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale) / by);
     },
     peak: () => most,
+    received: () => meanReceived(found),
   };
+  return found;
 }

@@ -5,7 +5,7 @@
 
 import { heatMap, lut } from "../colour.ts";
 import type { Tile } from "../context.ts";
-import { fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
+import { assign, createWatch, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
 import { filtered, filterPlace, filtersOf, setFilters } from "../filters.ts";
 import { roundUp } from "../numbers.ts";
 import type { Axis, Cell, Source } from "../wire.ts";
@@ -39,6 +39,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
   let width = 0;
   let size: Size | null = null;
   let laidOut = "";
+  const isLaidOut = createWatch();
   let image: ImageData | null = null;
   /** What the canvas shows. */
   let painted = "";
@@ -55,9 +56,11 @@ export const renderHeatmap = view((ctx, root, signal) => {
     const where = whereWords(ctx);
     const title = heading.show(`${where} · ${plural(source.unit)}, ${kind}`);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
-    plot.ariaLabel =
-      `${title}, ${where}: ${rows} by ${cols}, ${kind}. ` +
-      "Up and down arrows change the layer, left and right the head; Enter pins a cell, Shift and arrows move it, Escape unpins.";
+    assign(plot, {
+      ariaLabel:
+        `${title}, ${where}: ${rows} by ${cols}, ${kind}. ` +
+        "Up and down arrows change the layer, left and right the head; Enter pins a cell, Shift and arrows move it, Escape unpins.",
+    });
   };
 
   /** Sizes and labels. Nothing happens unless the width or an axis changed. */
@@ -66,6 +69,7 @@ export const renderHeatmap = view((ctx, root, signal) => {
     const source = ctx.source();
     const { marks } = ctx.options;
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
+    if (!isLaidOut(source, query, key, width, marks)) return;
     const name = [source.query, source.key, width, ...[query, key].map(fingerprint), JSON.stringify(marks)].join("|");
     if (name === laidOut) return;
     laidOut = name;
@@ -89,8 +93,8 @@ export const renderHeatmap = view((ctx, root, signal) => {
     scale.follow(chosen.scale || "sqrt", chosen.extent === "all");
     tiles.request(source.id, layer, head);
     flag(plot, "data-stale", !tile);
-    plot.ariaBusy = String(!tile);
-    busy.hidden = tile !== null;
+    assign(plot, { ariaBusy: String(!tile) });
+    assign(busy, { hidden: tile !== null });
     if (!tile) {
       const why = tiles.failure(source.id, layer, head);
       const what = placeWords(ctx, layer, head);

@@ -1,7 +1,7 @@
 /** Where in the model the linked views look: layer (with play), head or reduction, unit. */
 
 import type { ViewContext } from "../context.ts";
-import { atEnd, fill, h, on, put } from "../dom.ts";
+import { assign, atEnd, fill, h, on, put } from "../dom.ts";
 import type { HeadKey } from "../wire.ts";
 import { only, view } from "./frame.ts";
 import { headChoices, headWords, moveHead, moveLayer, whereWords } from "./steps.ts";
@@ -61,19 +61,18 @@ export const renderLayerSlider = view((ctx, root, signal) => {
       drawnHeads = names.join();
       fill(heads, ...choices.map((choice, i) => h("option", { value: String(choice) }, names[i] as string)));
     }
-    heads.value = String(head);
-    headField.hidden = choices.length === 0;
-    less.disabled = head === source.heads?.[0];
-    more.disabled = head === source.heads?.at(-1);
+    assign(heads, { value: String(head) });
+    assign(headField, { hidden: choices.length === 0 });
+    assign(less, { disabled: head === source.heads?.[0] });
+    assign(more, { disabled: head === source.heads?.at(-1) });
     const alone = source.layers.length < 2;
-    range.max = String(source.layers.length - 1);
-    range.value = String(source.layers.indexOf(layer));
     const place = whereWords(ctx, at);
-    range.ariaValueText = place;
+    // The end comes first: no value is beyond it.
+    assign(range, { max: String(source.layers.length - 1), hidden: alone, ariaValueText: place });
+    assign(range, { value: String(source.layers.indexOf(layer)) });
     put(where, place);
-    layers.hidden = alone && choices.length === 0;
-    range.hidden = alone;
-    play.hidden = alone;
+    assign(layers, { hidden: alone && choices.length === 0 });
+    assign(play, { hidden: alone });
     put(note, notes.join(" · "));
     units.show();
     drawPlay();

@@ -5,14 +5,14 @@
  */
 
 import { LATER } from "../codec.ts";
-import type { Tile, ViewContext } from "../context.ts";
-import { atEnd, fill, flag, h, on, put, quoted } from "../dom.ts";
+import type { Change, ViewContext } from "../context.ts";
+import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted } from "../dom.ts";
 import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
 import { translateIndex } from "../selection.ts";
 import type { Axis, Cell, Source } from "../wire.ts";
-import { createHeading, createReadout, view } from "./frame.ts";
-import { meanReceived, peak, rowOf, topOfScale } from "./reading.ts";
+import { createHeading, createReadout, only, view } from "./frame.ts";
+import { largestOf, peak, rowOf, topOfScale } from "./reading.ts";
 import { createExactRows, nameOf } from "./readout.ts";
 import { headWords, plural, whereWords } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
@@ -62,7 +62,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
   const sums = h("div.line");
   const foot = h("div.row", what, legend, h("label.field", "intensity", intensity));
   let line = false;
-  let edge = (_: number): number => 0;
+  let edge: ((index: number) => number) | undefined;
   const host: StripHost = {
     view: root,
     texts,
@@ -80,8 +80,8 @@ export const renderTokenStrip = view((ctx, root, signal) => {
   let built = "";
   let bound = new AbortController();
   let reading: Reading | null = null;
-  let mean: { tile: Tile; values: Float32Array } | null = null;
   let hoveredKey = -1;
+  const [isBuilt, isRead, isPainted] = [createWatch(), createWatch(), createWatch()];
 
   root.classList.add("aw-strip-view");
   root.role = "group";
@@ -113,6 +113,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
   const build = (source: Source): void => {
     const marks = ctx.options.marks.filter((m): m is number => typeof m === "number");
     const [queryAxis, keyAxis] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
+    if (!isBuilt(queryAxis, keyAxis, source, ctx.options, ctx.header())) return;
     const breaks = paragraphs(ctx, keyAxis);
     const name = JSON.stringify([source.query, source.key, source.kind, marks, queryAxis.labels, keyAxis, [...breaks]]);
     if (name === built) return;
@@ -120,7 +121,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     bound.abort();
     bound = new AbortController();
     fill(texts);
-    hoveredKey = -1;
+    [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
     const targets = source.kind === "attributions";
     const make = (axis: Axis, caption: string, chooses: boolean, row = -1): Strip => {
@@ -167,15 +168,17 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const tile = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     const left = tile && filtered(ctx, tile, chosen);
-    const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     const exact = query >= 0 ? exactRows(query, !preview) : undefined;
+    if (!isRead(left, exact, query) && reading) return { ...reading, preview };
+    const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
     if (!left) return null;
     if (query >= 0) return { values: rowOf(left, query), all, exact: false, query, preview };
     // Special tokens are no part of the mean; what is small is left out of it as of any row.
     const counted = filtered(ctx, tile, { ...chosen, mass: 1, least: 0 });
-    if (mean?.tile !== counted) mean = { tile: counted, values: meanReceived(counted) };
-    const values = trimmed(mean.values, ctx.axisOf(source.key).special, { ...chosen, special: "show" }, false);
+    const { special } = ctx.axisOf(source.key);
+    const mean = counted.received();
+    const values = leavesOut(chosen) ? trimmed(mean, special, { ...chosen, special: "show" }, false) : mean;
     return { values, all, exact: false, query, preview: false };
   };
 
@@ -185,6 +188,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     const { signed, stochastic } = ctx.source();
     const { palette, scale, extent } = filtersOf(ctx);
     const look = [theme, signed, palette, scale || "linear"] as const;
+    if (!isPainted(keys, reading.values, reading.all, ...look, extent, stochastic, intensity.value, line, edge)) return;
     const rows = stacked() ? reading.all : [reading.values];
     const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
     const top = topOfScale([most], Number(intensity.value));
@@ -193,7 +197,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
       const values = rows[row];
       strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
     });
-    ramp.style.background = gradient(...look);
+    dress(ramp, { background: gradient(...look) });
     put(low, signed ? `−${tickText(top)}` : "0");
     const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
     put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
@@ -240,9 +244,9 @@ export const renderTokenStrip = view((ctx, root, signal) => {
     if (key >= 0) words = pair(key, exact ? "=" : "≈");
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
-      const size = (i: number): number => Math.abs(values[i] as number) || 0;
-      const most = [...values.keys()].sort((a, b) => size(b) - size(a)).slice(0, MOST_NAMED);
-      words = `largest: ${most.map((i) => pair(i, "=")).join(", ")}`;
+      words = `largest: ${largestOf(values, MOST_NAMED)
+        .map((i) => pair(i, "="))
+        .join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     readout.show(words, true);
   };
@@ -257,12 +261,14 @@ export const renderTokenStrip = view((ctx, root, signal) => {
   };
 
   /** Follow the selection, the tiles, the options and the theme. */
-  const update = (): void => {
+  const update = (changed: ReadonlySet<Change> = new Set()): void => {
     const { source, layer, head } = ctx.resolved();
-    build(source);
-    const title = heading.show(`${whereWords(ctx)} · ${plural(source.unit)}`);
-    units.show();
-    root.ariaLabel = `${title}, text coloured by weight`;
+    if (!only(changed, "hover")) {
+      build(source);
+      const title = heading.show(`${whereWords(ctx)} · ${plural(source.unit)}`);
+      units.show();
+      assign(root, { ariaLabel: `${title}, text coloured by weight` });
+    }
     reading = read(source);
     flag(texts, "data-stale", !reading);
     if (reading) {

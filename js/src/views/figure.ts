@@ -1,5 +1,5 @@
 /** A matrix on the page: its canvas, what lies over it, and the labels beside it. */
-import { h, setSizes } from "../dom.ts";
+import { assign, h, setSizes } from "../dom.ts";
 import type { Axis } from "../wire.ts";
 import { createCrosshair } from "./crosshair.ts";
 import { fit, type Size } from "./fit.ts";
@@ -39,7 +39,8 @@ export function createFigure(what: string, ...over: HTMLElement[]) {
     },
     /** Put an image on the canvas. */
     show(image: ImageData): void {
-      [canvas.width, canvas.height] = [image.width, image.height];
+      // A size set anew, also the same, costs a new canvas.
+      assign(canvas, { width: image.width, height: image.height });
       canvas.getContext("2d")?.putImageData(image, 0, 0);
     },
   };

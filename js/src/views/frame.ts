@@ -1,6 +1,6 @@
 /** What all views share: how long they live, the words above their picture, and the line of text below it. */
 import type { Change, RenderView, ViewContext } from "../context.ts";
-import { atEnd, fill, h, on, put } from "../dom.ts";
+import { assign, atEnd, fill, h, on, put } from "../dom.ts";
 
 type Update = (changed: ReadonlySet<Change>) => void;
 
@@ -54,11 +54,9 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
       put(warning, source.warning);
       put(status, ctx.tiles.status().message);
       const job = ctx.tiles.job();
-      work.hidden = !job;
+      assign(work, { hidden: !job });
       put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
-      bar.hidden = !job?.total;
-      bar.max = job?.total ?? 1;
-      bar.value = job?.done ?? 0;
+      assign(bar, { hidden: !job?.total, max: job?.total ?? 1, value: job?.done ?? 0 });
       put(steps, job?.total ? `${job.done} of ${job.total}` : "");
       return name;
     },

@@ -1,5 +1,5 @@
 /** Labels beside a matrix: as many as fit, the one under the pointer always. Never more nodes than fit. */
-import { fill, flag, h, put, shortLabel, thinned } from "../dom.ts";
+import { assign, dress, fill, flag, h, put, shortLabel, thinned } from "../dom.ts";
 
 const LINE = 14; // px a label needs across its direction
 
@@ -51,21 +51,20 @@ export function createLabels(side: "left" | "top"): AxisLabels {
 
   const show = (span: HTMLElement, i = -1): HTMLElement => {
     const { labels, special, cell, room } = now;
-    span.hidden = i < 0 || i >= labels.length;
-    if (span.hidden) return span;
+    const hidden = i < 0 || i >= labels.length;
+    assign(span, { hidden });
+    if (hidden) return span;
     const text = shortLabel(labels[i] ?? "");
-    put(span, text);
-    span.title = text;
+    if (put(span, text)) span.title = text;
     flag(span, "data-special", Boolean(special[i]));
-    const { style } = span;
-    if (flat) {
-      style.left = `${i * cell}px`;
-      style.width = `${cell}px`;
-    } else {
-      const upright = side === "left";
-      style[upright ? "top" : "left"] = `${(i + 0.5) * cell - LINE / 2}px`;
-      style[upright ? "maxWidth" : "maxHeight"] = `${room}px`;
-    }
+    const upright = side === "left";
+    const at = `${flat ? i * cell : (i + 0.5) * cell - LINE / 2}px`;
+    const most = flat ? "" : `${room}px`;
+    dress(span, {
+      [upright ? "top" : "left"]: at,
+      [upright ? "max-width" : "max-height"]: most,
+      width: flat ? `${cell}px` : "",
+    });
     return span;
   };
 
@@ -77,7 +76,6 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       flat = side === "top" && layout.room <= layout.cell + 2;
       flag(element, "data-flat", flat);
       const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
-      for (const span of [hover, pin]) span.removeAttribute("style");
       fill(element, ...spans, show(pin), show(hover));
     },
     mark(hovered, pinned) {

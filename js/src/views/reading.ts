@@ -29,6 +29,19 @@ export function meanReceived(cells: Cells): Float32Array {
   return Float32Array.from(sum, (s, c) => (seen[c] ? s / (seen[c] as number) : Number.NaN));
 }
 
+/** Places of the `most` largest magnitudes, the largest first; of equal ones the first. */
+export function largestOf(values: ArrayLike<number>, most: number): number[] {
+  const found: number[] = [];
+  const size = (at: number | undefined): number => Math.abs(values[at as number] as number) || 0;
+  for (let i = 0; i < values.length; i += 1) {
+    if (found.length === most && !(size(i) > size(found[most - 1]))) continue;
+    let at = Math.min(found.length, most - 1);
+    for (; at > 0 && size(i) > size(found[at - 1]); at -= 1) found[at] = found[at - 1] as number;
+    found[at] = i;
+  }
+  return found;
+}
+
 /** Largest absolute finite value; 0 where there is none. */
 export function peak(values: Iterable<number>): number {
   let top = 0;

@@ -1,6 +1,6 @@
 /** The colour scale that stands beside every picture: its ramp, its range in numbers, and what one may change. */
 import { type MapName, type Mode, rampCss, valueAt } from "../colour.ts";
-import { h, on, put } from "../dom.ts";
+import { assign, dress, h, on, put } from "../dom.ts";
 import { tickText } from "../numbers.ts";
 
 export interface ScaleState {
@@ -53,21 +53,19 @@ export function createScale(signal: AbortSignal, modes: boolean, changed: () => 
     common: () => common,
     follow(...chosen) {
       [mode, common] = chosen;
-      select.value = mode;
+      assign(select, { value: mode });
     },
     show(state) {
       const { map, range } = state;
-      ramp.style.background = rampCss(map);
+      dress(ramp, { background: rampCss(map) });
       const isLog = mode === "log" && range[0] >= 0;
       put(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
       put(middle, tickText(range[0] < 0 ? 0 : valueAt(0.5, range, mode)));
       put(high, tickText(range[1]));
       put(words, state.words);
-      button.hidden = !state.button;
-      if (!state.button) return;
-      put(button, state.button[0]);
-      button.title = state.button[1];
-      button.ariaPressed = String(common);
+      const [text = "", title = ""] = state.button ?? [];
+      assign(button, { hidden: !text, title, ariaPressed: String(common) });
+      put(button, text);
     },
   };
 }

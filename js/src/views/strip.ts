@@ -38,6 +38,7 @@ export function createStrip(
   const box = h("div.strip", layer, ...(caption ? [h("div.strip-name", caption)] : []), list);
   flag(box, "data-spaced", spaced);
   let active = 0;
+  const marked: Record<string, HTMLElement | undefined> = {};
 
   const indexOf = (event: Event): number => {
     const token = (event.target as Element).closest<HTMLElement>(".aw-tok");
@@ -83,14 +84,14 @@ export function createStrip(
       else spans[index]?.scrollIntoView({ block: "nearest" });
     },
     mark(kind, index) {
-      const isQuery = kind === "aw-query";
-      for (const old of list.querySelectorAll(`.${kind}`)) {
-        old.classList.remove(kind);
-        if (isQuery) old.ariaSelected = "false";
-      }
-      const span = spans[index];
-      span?.classList.add(kind);
-      if (span && isQuery) span.ariaSelected = "true";
+      const [old, now] = [marked[kind], spans[index]];
+      if (old === now) return;
+      marked[kind] = now;
+      old?.classList.remove(kind);
+      now?.classList.add(kind);
+      if (kind !== "aw-query") return;
+      if (old) old.ariaSelected = "false";
+      if (now) now.ariaSelected = "true";
     },
   };
 }

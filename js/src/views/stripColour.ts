@@ -47,9 +47,13 @@ export function shade(t: number, theme: Theme, signed: boolean, palette = "", sc
 
 type Look = readonly [theme: Theme, signed: boolean, palette?: string, scale?: Mode];
 
-/** The same from a table, for thousands of values. */
+const MADE = new Map<string, Map<number, string>>();
+
+/** The same from a table that is kept, for thousands of values. */
 export function shades(...look: Look): (t: number) => string {
-  const made = new Map<number, string>();
+  const name = look.join();
+  const made = MADE.get(name) ?? new Map<number, string>();
+  MADE.set(name, made);
   return (t) => {
     const level = Math.round(Math.max(-1, Math.min(1, t)) * LEVELS);
     let css = made.get(level);

@@ -24,18 +24,23 @@ interface Sheet extends Chunk {
   canvas: HTMLCanvasElement;
   /** x, y, width, height of every box, relative to the canvas. */
   boxes: Float32Array;
+  /** The same in whole pixels of the canvas: no two of them share any, and rounded corners lie within. */
+  cells: Uint16Array;
   owners: Uint32Array;
   scale: number;
   measured: boolean;
   visible: boolean;
+  /** Where colour may be: drawn once for its `look`, so that a change of colour draws rectangles only. */
+  mask: HTMLCanvasElement;
+  look: string;
 }
 
 export interface Underlay {
   /**
    * Colours every element with the CSS colour `shade` gives for its index ("" for none): behind it, or (`line`) below it;
-   * `edge` gives the width of a line of its text's colour around it.
+   * `edge`, if anything has one, gives the width of a line of its text's colour around it.
    */
-  paint(shade: (index: number) => string, line?: boolean, edge?: (index: number) => number): void;
+  paint(shade: (index: number) => string, line?: boolean, edge?: ((index: number) => number) | undefined): void;
 }
 
 /** Puts one canvas for each chunk into `layer`, which lies under the text of `strip`. Dies with `signal`. */
@@ -45,16 +50,16 @@ export function createUnderlay(
   chunks: readonly Chunk[],
   signal: AbortSignal,
 ): Underlay {
-  let paints: Paints = { shade: () => "", line: false, edge: () => 0 };
+  let paints: Paints = { shade: () => "", line: false, edge: undefined };
   let size = "";
   let frame = 0;
   const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
   const lazy = count > LAZY_ABOVE;
   const sheets = chunks.map((chunk): Sheet => {
-    const canvas = h("canvas");
+    const [canvas, mask] = [h("canvas"), h("canvas")];
     layer.append(canvas);
-    const empty = { boxes: new Float32Array(0), owners: new Uint32Array(0), scale: 1 };
-    return { ...chunk, canvas, ...empty, measured: false, visible: !lazy };
+    const empty = { boxes: new Float32Array(0), cells: new Uint16Array(0), owners: new Uint32Array(0), scale: 1 };
+    return { ...chunk, canvas, mask, look: "", ...empty, measured: false, visible: !lazy };
   });
 
   const draw = (): void => {
@@ -67,7 +72,9 @@ export function createUnderlay(
       const areas = stale.map((sheet) => measure(sheet, origin));
       for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
     }
-    for (const sheet of shown) fill(sheet, paints, getComputedStyle(strip).color);
+    for (const sheet of shown) fill(sheet, paints);
+    // The page's own colour is asked for only where a line is drawn with it: that lays the page out.
+    if (paints.edge) for (const sheet of shown) outline(sheet, paints.edge, getComputedStyle(strip).color);
   };
   const later = (): void => {
     cancelAnimationFrame(frame);
@@ -99,7 +106,7 @@ export function createUnderlay(
   }
   atEnd(signal, () => cancelAnimationFrame(frame));
   return {
-    paint(shade, line = false, edge = () => 0) {
+    paint(shade, line = false, edge = undefined) {
       paints = { shade, line, edge };
       draw();
     },
@@ -109,35 +116,67 @@ export function createUnderlay(
 interface Paints {
   shade(index: number): string;
   line: boolean;
-  edge(index: number): number;
+  edge: ((index: number) => number) | undefined;
 }
 
 const LINE = 4;
 
-function fill({ canvas, boxes, owners, scale }: Sheet, { shade, line, edge }: Paints, ink: string): void {
+/** The shapes that colour is seen through. */
+function cut({ canvas, mask, boxes, scale }: Sheet, line: boolean): void {
+  // Its size set anew, a canvas is empty.
+  [mask.width, mask.height] = [canvas.width, canvas.height];
+  const pen = mask.getContext("2d");
+  if (!pen) return;
+  pen.scale(scale, scale);
+  pen.beginPath();
+  for (let i = 0; i < boxes.length; i += 4) {
+    const [x, y] = [boxes[i] as number, boxes[i + 1] as number];
+    const [width, height] = [boxes[i + 2] as number, boxes[i + 3] as number];
+    const high = line ? LINE : height;
+    pen.roundRect(x + 0.5, y + height - high, Math.max(1, width - 1), high, Math.min(3, high / 2));
+  }
+  pen.fill();
+}
+
+function fill(sheet: Sheet, { shade, line }: Paints): void {
+  const { canvas, mask, cells, owners } = sheet;
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  const look = String(line);
+  if (sheet.look !== look) {
+    sheet.look = look;
+    cut(sheet, line);
+  }
+  pen.setTransform(1, 0, 0, 1, 0, 0);
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  let last = "";
+  for (let i = 0; i < owners.length; i += 1) {
+    const colour = shade(owners[i] as number);
+    if (!colour) continue;
+    if (colour !== last) pen.fillStyle = colour;
+    last = colour;
+    const at = 4 * i;
+    pen.fillRect(cells[at] as number, cells[at + 1] as number, cells[at + 2] as number, cells[at + 3] as number);
+  }
+  pen.globalCompositeOperation = "destination-in";
+  pen.drawImage(mask, 0, 0);
+  pen.globalCompositeOperation = "source-over";
+}
+
+/** Lines around elements. */
+function outline({ canvas, boxes, owners, scale }: Sheet, edge: (index: number) => number, ink: string): void {
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.clearRect(0, 0, canvas.width, canvas.height);
-  for (const [i, owner] of owners.entries()) {
-    const colour = shade(owner);
-    const around = edge(owner);
-    if (!colour && !around) continue;
+  pen.strokeStyle = ink;
+  for (let i = 0; i < owners.length; i += 1) {
+    const around = edge(owners[i] as number);
+    if (!around) continue;
     const at = 4 * i;
     const [x, y] = [boxes[at] as number, boxes[at + 1] as number];
     const [width, height] = [boxes[at + 2] as number, boxes[at + 3] as number];
-    if (colour) {
-      const high = line ? LINE : height;
-      pen.fillStyle = colour;
-      pen.beginPath();
-      pen.roundRect(x + 0.5, y + height - high, Math.max(1, width - 1), high, Math.min(3, high / 2));
-      pen.fill();
-    }
-    if (around) {
-      pen.strokeStyle = ink;
-      pen.lineWidth = around;
-      pen.strokeRect(x + around / 2, y + around / 2, Math.max(1, width - around), height - around);
-    }
+    pen.lineWidth = around;
+    pen.strokeRect(x + around / 2, y + around / 2, Math.max(1, width - around), height - around);
   }
 }
 
@@ -181,4 +220,12 @@ function position(sheet: Sheet, area: Area): void {
   canvas.width = Math.max(1, Math.round(width * sheet.scale));
   canvas.height = Math.max(1, Math.round(height * sheet.scale));
   canvas.style.cssText = `left: ${x}px; top: ${y}px; width: ${width}px; height: ${height}px`;
+  sheet.look = "";
+  sheet.cells = new Uint16Array(sheet.boxes.length);
+  for (let i = 0; i < sheet.boxes.length; i += 4) {
+    const [left = 0, top = 0, wide = 0, high = 0] = sheet.boxes.subarray(i, i + 4).map((px) => px * sheet.scale);
+    const [from, to] = [Math.round(left), Math.round(left + wide)];
+    const [above, below] = [Math.floor(top), Math.ceil(top + high)];
+    sheet.cells.set([from, above, to - from, below - above], i);
+  }
 }
