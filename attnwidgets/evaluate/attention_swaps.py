@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 EPSILON = 0.01
 """What Jain and Wallace allow a classifier's answer to move (0.05 for answers to questions)."""
 _LARGEST = float(np.log(2))
+_ONE = "undefined where a model returns one number alone: there are no other answers to move to"
 
 
 def total_variation(p: Any, q: Any) -> Float:
@@ -73,7 +74,8 @@ def attention_permutation(
 
     Returns:
         A Scorecard [metric "total_variation" and "flipped", "permuted" and "uniform", 1] over texts;
-        "flipped" is the share of passes in which another answer is the most probable.
+        "flipped" is the share of passes in which another answer is the most probable. NaN where a model
+        returns one number alone, which is no answer among several.
 
     Raises:
         ValueError: Where a trace has no prediction or no model; for an unknown stream.
@@ -100,7 +102,9 @@ def attention_permutation(
             change = edit_attention(trace, heads, kind, stream=name, seed=seed + draw)
             found.append(_previewed(trace, change))
         moved = total_variation(np.stack(found), plain)
-        flipped = np.argmax(found, axis=-1) != plain.argmax()
+        flipped = (np.argmax(found, axis=-1) != plain.argmax()).astype(float)
+        if len(plain) == 1:
+            moved, flipped = np.full((2, len(found)), np.nan)
         samples.append(
             [
                 [[float(np.median(moved[:-1]))], [float(moved[-1])]],
@@ -114,6 +118,7 @@ def attention_permutation(
         x=["score"],
         x_name="score",
         method="attention_permutation",
+        warning=_ONE if np.isnan(samples).any() else "",
         provenance={
             "title": "attention permuted",
             "model": several[0].model_id,
@@ -176,7 +181,8 @@ def adversarial_attention(
         An AdversarialAttention.
 
     Raises:
-        ValueError: Where epsilon is not 0 to 1; for an unknown stream; where gradients cannot be had.
+        ValueError: Where epsilon is not 0 to 1; for an unknown stream; where gradients cannot be had, or the
+            model returns one number alone.
         IndexError: Where there is no such layer.
 
     Source: Jain and Wallace 2019, section 4.2.2, equation 4.
@@ -214,6 +220,9 @@ def adversarial_attention(
 
     target = resolve_target(trace, None, method="adversarial_attention")
     plain = torch.from_numpy(_answer(trace, trace.logits))
+    if len(plain) == 1:
+        message = f"adversarial_attention is {_ONE}."
+        raise ValueError(message)
     best = AdversarialAttention(layers, {n: w.double().numpy() for n, w in own.items()}, 0.0, 0.0, epsilon)
     optimizer = torch.optim.Adam(list(free.values()), lr=rate)
     with differentiable(trace, "adversarial_attention") as run, Given():

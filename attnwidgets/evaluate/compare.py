@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removal_metrics import Score
 
 WINDOW = 16
-"""Texts whose questions share batches, and after which results are kept."""
+"""Texts whose questions share batches, at most, and after which results are kept."""
+LONG = 2_000
+"""And after how many characters: long texts fill batches by themselves; an interrupt should cost little."""
 EVERY = {name: family for family, names in FAMILIES.items() for name in names}
 PAPER = {
     "removal": "DeYoung et al. 2020, ERASER; Shrikumar et al. 2017; Petsiuk et al. 2018; Amara et al. 2022",
@@ -192,7 +194,14 @@ def _scored(
     """Yield scores as they are ready, window by window."""
     todo = [(key, item, names) for key, (item, names) in open_.items()]
     size = WINDOW if jobs == 1 else max(1, min(WINDOW, -(-len(todo) // jobs)))
-    parts = [todo[start : start + size] for start in range(0, len(todo), size)]
+    parts: list[list[tuple[str, Item, tuple[str, ...]]]] = []
+    length = 0
+    for one in todo:
+        if not parts or len(parts[-1]) >= size or length > LONG:
+            parts.append([])
+            length = 0
+        parts[-1].append(one)
+        length += len(one[1].said)
     if jobs == 1 or len(parts) < 2:  # noqa: PLR2004 - nothing to share
         for part in progress(parts, "comparing"):
             yield from scorer.scores(part)

@@ -100,7 +100,9 @@ def stability(
         )
     first = every[0]
     table = np.array(found)[..., None]
-    undefined = np.isnan(table[:, :, : len(given)]).any()
+    notes = ["random has no units, in which a distance could be told"]
+    if np.isnan(table[:, :, : len(given)]).any():
+        notes.append("undefined where an explanation is zero, or no noise leaves the prediction")
     return Scorecard(
         table,
         metrics=METRICS,
@@ -109,9 +111,7 @@ def stability(
         x=["score"],
         x_name="score",
         method="stability",
-        warning="undefined where an explanation is zero, or no noise leaves the prediction"
-        if undefined
-        else "",
+        warning="; ".join(notes),
         provenance={
             "title": "stability",
             "model": first.model_id,

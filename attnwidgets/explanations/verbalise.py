@@ -96,9 +96,9 @@ def _attributions(one: Attributions) -> str:
         return " ".join([*parts, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
     values = np.asarray(one.values, dtype=np.float64)
     target = one.targets[0].strip()
-    about = f" for {_quoted(target)}" if target else ""
+    about = f" for {_text([target], [target])}" if target else ""
     if one.foil:
-        about += f" rather than {_quoted(one.foil)}"
+        about += f" rather than {_text([one.foil], [one.foil])}"
     name = _name(one)
     n, unit = len(values), one.unit.replace("_", " ")
     if not values.any():

@@ -150,6 +150,27 @@ def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
     assert run().reused in (3, 4)
 
 
+def test_an_interrupt_costs_no_more_than_a_few_long_texts(
+    classifier: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(sys.modules[compare.__module__], "LONG", 100)
+    texts = [" ".join(["cat"] * (20 + at)) for at in range(4)]
+    asked: list[str] = []
+
+    def slow(trace: Any) -> Attributions:
+        asked.append(trace.text)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return lengths(trace)
+
+    def run() -> Any:
+        return compare({"slow": slow}, "gini", texts, *classifier, cache=tmp_path)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert run().reused == 2, "a window closes with the text that is too many"
+
+
 @pytest.mark.slow
 def test_processes_share_the_texts(classifier: Any) -> None:
     model, tokenizer = classifier

@@ -123,6 +123,15 @@ def test_permuted_and_uniform_attention_by_hand(traces: Any) -> None:
         assert found.of("uniform")[number, 0, 0] == pytest.approx(expected, abs=1e-9)
 
 
+def test_a_single_number_is_no_answer_among_several() -> None:
+    trace = aw.trace(random_classifier(labels=1), tiny.wordpiece(), "unbelievable cat")
+    found = attention_permutation(trace, permutations=2)
+    assert np.isnan(found.samples).all()
+    assert "one number alone" in found.warning
+    with pytest.raises(ValueError, match="one number alone"):
+        adversarial_attention(trace)
+
+
 def test_adversarial_attention_keeps_its_word(traces: Any) -> None:
     trace = traces[0]
     found = adversarial_attention(trace, 0, epsilon=0.05, steps=60)

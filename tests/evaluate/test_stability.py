@@ -103,6 +103,7 @@ def test_only_noise_that_leaves_the_prediction_counts(classified: Any) -> None:
     )
     assert np.isnan(none.samples[0, :, 0]).all()
     assert "leaves the prediction" in none.warning
+    assert "random has no units" in none.warning, "every NaN has its reason"
 
 
 def test_the_model_comes_back_as_it_was_also_after_a_failure(classified: Any) -> None:

@@ -50,10 +50,10 @@ def attention_map(
     )
 
 
-def random_classifier():
-    """Return a BERT with three classes whose random weights are large enough for every token to matter."""
+def random_classifier(labels: int = 3):
+    """Return a BERT with some classes whose random weights are large enough for every token to matter."""
     import transformers as hf
 
     sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 8, "initializer_range": 0.6}
-    config = hf.BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_labels=3)
+    config = hf.BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_labels=labels)
     return tiny.build(lambda: hf.BertForSequenceClassification(config))

@@ -78,6 +78,8 @@ def test_pieces_of_words_are_read_together():
     assert "“unbelievable” matters most (84%" in one.describe()
     two = Attributions([1, 2.9, 3], axis=["The", "␣key", "s"])
     assert "“keys” matters most" in two.describe()
+    three = Attributions([1, 3], axis=["The", "␣key"], target="␣is", foil="␣are")
+    assert "“key” matters most for “is” rather than “are” (75%" in three.describe()
 
 
 def test_of_a_map_what_is_read_most_is_said():
