@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ _TABLE = 2  # axes of ids, masks and positions [batch, token]
 class PassWatch:
     """Follows passes of a model: hooks that change nothing.
 
+    Without a cache, every pass of `generate()` reads the prompt again: its first pass says what that is.
+
     Args:
         model: Without wrappers.
         site: The place of which tokens are asked for.
@@ -43,17 +46,41 @@ class PassWatch:
         self._positions: Tensor | None = None
         self._past = 0
         self._prompt: Tensor | None = None
+        self._generating = False
+        self._model = model
         owner = model.get_submodule(_owner(model, site))
         self._names = list(inspect.signature(owner.forward).parameters)
         self._handles: list[RemovableHandle] = [
             owner.register_forward_pre_hook(self._begin, with_kwargs=True),
             *(table.register_forward_pre_hook(self._embed) for table in word_embeddings(model)),
         ]
+        self._follow_generation()
 
     def remove(self) -> None:
         """Take the hooks away."""
         for handle in self._handles:
             handle.remove()
+        if self._own_generate is not None:
+            vars(self._model)["generate"] = self._own_generate
+        else:
+            vars(self._model).pop("generate", None)
+
+    def _follow_generation(self) -> None:
+        """Have the model's `generate` say that it runs; it is as it was after `remove`."""
+        generate = getattr(self._model, "generate", None)
+        self._own_generate = vars(self._model).get("generate")
+        if not callable(generate):
+            return
+
+        @functools.wraps(generate)
+        def followed(*args: Any, **kwargs: Any) -> Any:
+            self._generating, self._prompt = True, None
+            try:
+                return generate(*args, **kwargs)
+            finally:
+                self._generating, self._prompt = False, None
+
+        vars(self._model)["generate"] = followed
 
     def _embed(self, _: nn.Module, args: tuple[Any, ...]) -> None:
         if args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
@@ -108,8 +135,11 @@ class PassWatch:
 
     def _at(self, states: Tensor, positions: Positions) -> Tensor:
         own = self.positions(states)
-        if self._past == 0 or self._prompt is None or len(self._prompt) not in (1, len(own)):
+        again = self._past == 0 and not self._generating
+        if again or self._prompt is None or len(self._prompt) not in (1, len(own)):
             self._prompt = own.max(dim=-1, keepdim=True).values + 1
+        if positions == "last" and self._generating:
+            return own >= self._prompt - 1
         if positions == "last":
             last = torch.zeros_like(own, dtype=torch.bool)
             last[:, -1] = True

@@ -258,14 +258,32 @@ def test_positions_go_on_counting_in_generation_with_a_cache(llama, positions, e
     assert changed(llama, run=generating(llama, IDS[:1]), positions=positions) == expected
 
 
-def test_generation_with_and_without_a_cache_is_the_same(llama):
+@pytest.mark.parametrize(
+    "positions", [None, "prompt", "generated", "last", -1, [0, 7], slice(-2, None), slice(None, -1)]
+)
+@pytest.mark.parametrize("beams", [1, 2])
+def test_generation_with_and_without_a_cache_is_the_same(llama, positions, beams):
     sae = sae_of()
+    options = {"max_new_tokens": 8, "min_new_tokens": 8, "num_beams": beams}
     found = []
     for use_cache in (True, False):
-        with aw.steer(llama, sae, 4, 3.0):
-            found.append(generating(llama, IDS[:1], max_new_tokens=8, use_cache=use_cache)())
-    assert torch.equal(*found)
-    assert not torch.equal(found[0], generating(llama, IDS[:1], max_new_tokens=8)())
+        with aw.steer(llama, sae, 4, 6.0, positions=positions):
+            found.append(generating(llama, IDS[:1], use_cache=use_cache, **options)())
+            again = generating(llama, IDS[:1, :3], use_cache=use_cache, **options)()
+        found.append(again)  # another prompt, in the same block
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[1], found[3])
+    assert not torch.equal(found[0], generating(llama, IDS[:1], **options)())
+
+
+def test_a_model_generates_by_its_own_method_again(llama):
+    before = dict(vars(llama))
+    with aw.steer(llama, sae_of(), 4, 3.0), aw.steer(llama, sae_of(), 9, 3.0):
+        pass
+    assert vars(llama) == before
+    with pytest.raises(RuntimeError), aw.steer(llama, sae_of(), 4, 3.0):
+        raise RuntimeError
+    assert vars(llama) == before
 
 
 @pytest.mark.parametrize("positions", [None, [1, 4], "last", "generated", slice(-2, None)])
