@@ -14,6 +14,7 @@ from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Norma
 from matplotlib.figure import Figure
 
 from attnwidgets.export.labels import cells, printable
+from attnwidgets.views.filters import DECADES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 MAX_LABELS = 80  # more rows than this get numbers instead of words
 _SRGB_KNEE = 0.04045  # below it sRGB is linear
-_DECADES = 4  # shown by a logarithmic scale
 _EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 FONTS = (
     "DejaVu Sans",
@@ -114,7 +114,7 @@ def colour_scale(
     colours = colormaps[cmap] if isinstance(cmap, str) else cmap
     if scale == "linear":
         return colours, Normalize(bottom, top)
-    least = top * 10.0**-_DECADES
+    least = top * 10.0**-DECADES
 
     def forward(value: NDArray[np.floating]) -> NDArray[np.floating]:
         if scale == "sqrt":

@@ -31,6 +31,7 @@ from attnwidgets.export.drawing import (
     side_of,
 )
 from attnwidgets.export.labels import cells, printable
+from attnwidgets.export.palettes import LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 _THUMBNAIL = 48
 _MAX_TOKENS = 1200  # a page of text; matplotlib takes a second for it
-_UNREAD = (0.88, 0.88, 0.88, 1.0)  # of what a target cannot read
 _FEW = 4  # so many thumbnails a row may be large
 _PNG_BUDGET = 2**23  # values that the fallback may read (or compute) to draw its grid
 
@@ -168,26 +168,44 @@ def heatmap(
 
 
 def head_grid(
-    explanation: MixingMap, *, title: str | None = None, cmap: str | Colormap | None = None
+    explanation: MixingMap,
+    *,
+    title: str | None = None,
+    cmap: str | Colormap | None = None,
+    scale: str = "sqrt",
+    common: bool = False,
 ) -> Figure:
     """Return a grid of thumbnails, a row for every layer and a column for every head.
 
-    Thumbnails are max-pooled and each is scaled to its own largest value, so that patterns show.
+    Thumbnails are max-pooled and each is scaled to its own largest value, so that patterns show. What is
+    masked, and where heads were pruned, is left empty.
+
+    Args:
+        explanation: A map.
+        title: Heading; by default the map's.
+        cmap: See `plot`.
+        scale: Of colours: "linear", "sqrt" or "log".
+        common: One scale for all thumbnails.
     """
     pooled = [_thumbnails(explanation.layer(number)) for number in explanation.layers]
     wide, high = max(len(layer) for layer in pooled), len(pooled)
     rows, columns = pooled[0].shape[-2:]
     gap = max(1, round(0.08 * max(rows, columns)))
+    whole = max(float(np.abs(layer).max(initial=0.0)) for layer in pooled)
+    masked = rows == columns and explanation.causal
     atlas = np.full((high * (rows + gap) - gap, wide * (columns + gap) - gap), np.nan)
     for y, layer in enumerate(pooled):
         for x, thumbnail in enumerate(layer):
             top, left = y * (rows + gap), x * (columns + gap)
-            largest = np.abs(thumbnail).max() or 1.0
-            atlas[top : top + rows, left : left + columns] = thumbnail / largest
+            largest = (whole if common else np.abs(thumbnail).max()) or 1.0
+            shown = np.where(np.tri(rows, dtype=bool), thumbnail, np.nan) if masked else thumbnail
+            atlas[top : top + rows, left : left + columns] = shown / largest
     inches = 0.62 if wide > _FEW else 1.1
     figure = figure_of(None, wide * inches + 0.9, high * inches * rows / columns + 0.9)
     axes = figure.add_subplot()
-    colours, norm = colour_scale(atlas, signed=explanation.signed, cmap=cmap, vmin=None, vmax=1.0)
+    colours, norm = colour_scale(
+        atlas, signed=explanation.signed, cmap=cmap, vmin=None, vmax=1.0, scale=scale
+    )
     axes.imshow(atlas, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -206,7 +224,7 @@ def head_grid(
         axes.text,
         0,
         -0.01,
-        "each scaled to its largest value",
+        f"one scale for all, up to {whole:.2g}" if common else "each scaled to its largest value",
         transform=axes.transAxes,
         va="top",
         fontsize=7,
@@ -257,7 +275,7 @@ def strip(
             width = cells(label) + 0.8
             if x and x + width > columns:
                 x, y = 0.0, y + line
-            colour = colours(norm(value)) if np.isfinite(value) else _UNREAD
+            colour = colours(norm(value)) if np.isfinite(value) else LEFT_OUT
             boxes.append(
                 FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
             )
@@ -301,7 +319,12 @@ def png(explanation: Explanation, *, dpi: int = 80) -> bytes:
     large = isinstance(explanation, MixingMap) and int(np.prod(explanation.shape)) > _PNG_BUDGET
     if large and isinstance(explanation, MixingMap):
         options = {"layer": explanation.layers[-1], "head": None if explanation.heads is None else "mean"}
-    picture = Image.open(io.BytesIO(rendered(plot(explanation, **options), dpi=dpi))).convert("RGB")
+    return small_png(plot(explanation, **options), dpi=dpi)
+
+
+def small_png(figure: Figure, *, dpi: int = 80) -> bytes:
+    """Return a figure as a small palette PNG."""
+    picture = Image.open(io.BytesIO(rendered(figure, dpi=dpi))).convert("RGB")
     target = io.BytesIO()
     picture.quantize(128, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
     return target.getvalue()

@@ -12,6 +12,7 @@ from matplotlib.path import Path
 
 from attnwidgets.export.drawing import FONTS, families, figure_of, heading, ink_on, length_of, put
 from attnwidgets.export.labels import printable
+from attnwidgets.export.palettes import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ COLOURS = (
     "#0072b2", "#d55e00", "#701031", "#2f2a8b", "#a980ea", "#4ba27f", "#ae4077", "#7a5100",
     "#2f6750", "#6a3c70", "#788fba", "#5547ac", "#9a6e52", "#ea6d6c", "#660962", "#a07493",
 )  # fmt: skip
-SIGNS = ("#4393c3", "#d6604d")
 BUDGET = 1000
 ROWS = 80  # more tokens than these are cut around what is looked at
 _ROW = 0.2  # inches
@@ -43,7 +43,8 @@ def head_figure(
     heads: Sequence[tuple[int, str]] = (),
     look: tuple[str, int] | None = None,
     title: str = "",
-    signed: bool = False,
+    signs: tuple[str, str] | None = None,
+    scale: str = "sqrt",
     top: float = 1.0,
 ) -> Figure:
     """Return a figure of lines from queries (left) to keys (right).
@@ -56,7 +57,8 @@ def head_figure(
         look: "query" or "key", and the token whose lines are drawn, with bars behind the other side's tokens;
             None: the strongest of all, up to `BUDGET`, and their share of the mass.
         title: Heading.
-        signed: Colours tell the sign instead of the head.
+        signs: Colours of negative and positive values, instead of those of heads.
+        scale: Of the strength of a line and the height of a bar: "linear", "sqrt" or "log".
         top: The value of the strongest line.
     """
     values, starts, cut = _cut(np.asarray(values, dtype=float), look)
@@ -77,7 +79,8 @@ def head_figure(
     widest = [min(1.7, length_of([printable(label) for label in side], _SIZE)) + 0.12 for side in labels]
     left, right = slots + widest[0], _WIDTH - slots - widest[1]
     colours = [COLOURS[place % len(COLOURS)] for place, _ in heads] or [COLOURS[0]] * len(values)
-    _lines(axes, values, edges, (left, right), colours, signed=signed, top=top)
+    strength = place(np.abs(values) / (top or 1.0), scale)
+    _lines(axes, values, strength, edges, (left, right), colours, signs)
     for side, x, align in ((0, left - 0.06, "right"), (1, right + 0.06, "left")):
         for i, label in enumerate(labels[side]):
             bold = look is not None and look == (("query", "key")[side], i)
@@ -94,10 +97,10 @@ def head_figure(
             )
     if look is not None:
         start = _WIDTH - slots + 0.05 if look[0] == "query" else 0.0
-        along = values[:, look[1], :] if look[0] == "query" else values[:, :, look[1]]
-        _bars(axes, along, start, slots - 0.05, colours, signed=signed, top=top)
+        at = (slice(None), look[1]) if look[0] == "query" else (slice(None), slice(None), look[1])
+        _bars(axes, values[at], strength[at], start, slots - 0.05, colours, signs)
     if len(heads) > 1:
-        _chips(axes, heads, colours, signed=signed)
+        _chips(axes, heads, colours, signed=signs is not None)
     words = f"{title} ({cut})" if cut else title
     heading(axes, " · ".join(filter(None, (words, said))))
     return figure
@@ -142,26 +145,25 @@ def _edges(values: NDArray[np.floating], look: tuple[str, int] | None) -> tuple[
 def _lines(
     axes: Axes,
     values: NDArray[np.floating],
+    strengths: NDArray[np.floating],
     edges: NDArray[np.intp],
     ends: tuple[float, float],
     colours: Sequence[str],
-    *,
-    signed: bool,
-    top: float,
+    signs: tuple[str, str] | None,
 ) -> None:
     left, right = ends
     bend = 0.42 * (right - left)
     gap = min(0.08, 0.65 / max(1, len(values) - 1))
     paths, inks, widths = [], [], []
     for head, query, key in edges:
-        value = values[head, query, key]
-        strength = float(np.sqrt(min(1.0, abs(value) / (top or 1.0))))
+        strength = float(strengths[head, query, key])
         if strength < _FAINTEST:
             continue
         offset = (head - (len(values) - 1) / 2) * gap + 0.5
         start, end = query + offset, key + offset
         paths.append(Path([(left, start), (left + bend, start), (right - bend, end), (right, end)], _CURVE))
-        inks.append(to_rgba(SIGNS[value > 0] if signed else colours[head], 0.08 + 0.82 * strength))
+        colour = signs[values[head, query, key] > 0] if signs else colours[head]
+        inks.append(to_rgba(colour, 0.08 + 0.82 * strength))
         widths.append(0.3 + 1.5 * strength)
     axes.add_collection(PathCollection(paths, facecolors="none", edgecolors=inks, linewidths=widths))
 
@@ -169,12 +171,11 @@ def _lines(
 def _bars(
     axes: Axes,
     along: NDArray[np.floating],
+    strengths: NDArray[np.floating],
     start: float,
     width: float,
     colours: Sequence[str],
-    *,
-    signed: bool,
-    top: float,
+    signs: tuple[str, str] | None,
 ) -> None:
     slot = width / len(along)
     boxes, inks = [], []
@@ -182,12 +183,12 @@ def _bars(
         for i, value in enumerate(row):
             if not np.isfinite(value):
                 continue
-            size = float(np.sqrt(min(1.0, abs(value) / (top or 1.0))))
+            size = float(strengths[head, i])
             if len(along) == 1:
                 boxes.append(Rectangle((start, i + 0.15), size * width, 0.7))
             else:
                 boxes.append(Rectangle((start + head * slot, i + 0.92), slot * 0.8, -0.82 * size))
-            inks.append(SIGNS[value > 0] if signed else colours[head])
+            inks.append(signs[value > 0] if signs else colours[head])
     axes.add_collection(PatchCollection(boxes, facecolors=inks, linewidths=0))
 
 

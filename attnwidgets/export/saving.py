@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,20 @@ from attnwidgets._errors import suggest
 from attnwidgets.export.drawing import Quiet
 from attnwidgets.export.figures import head_grid, heatmap, strip
 from attnwidgets.export.head_figure import head_figure
+from attnwidgets.export.palettes import heat_map, round_up, sign_colours, text_colours
+from attnwidgets.export.shown import Shown
 from attnwidgets.views.same import in_unit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnwidgets.views.base import View
-    from attnwidgets.views.sources import Source
 
 FORMATS = (".svg", ".pdf", ".png")
-_PALETTES = {"greys": "Greys", "red-blue": "RdBu_r", "orange-purple": "PuOr_r"}
+_STACKED = 3  # so many targets have a strip each; of more, one is chosen
 # Labels are text and no formulas, whatever the reader's own settings. A PDF keeps its fonts, to be edited.
 _SETTINGS: dict[Any, Any] = {"text.usetex": False, "pdf.fonttype": 42, "svg.hashsalt": "attnwidgets"}
 
@@ -41,20 +43,41 @@ def save_view(view: View, path: str | Path, *, dpi: int = 200) -> Path:
         TypeError: There is no figure of such a view.
         ValueError: Another ending.
     """
-    target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        near = suggest(target.suffix.lower(), FORMATS)
-        raise ValueError(f"save({str(path)!r}): the name must end in {', '.join(FORMATS)}.{near}")
+    checked = _checked(path)
     draw = _FIGURES.get(view.name)
     if draw is None:
         raise TypeError(
             f"{view.name}.save(): there are figures of {', '.join(_FIGURES)}. Make one of these of what is "
             "shown, or take the picture from the view's own corner (⋯)."
         )
+    return save_figure(lambda: draw(Shown.of(view)), checked, dpi=dpi)
+
+
+def save_figure(draw: Callable[[], Figure], path: str | Path, *, dpi: int = 200) -> Path:
+    """Write a figure.
+
+    Args:
+        draw: Makes it.
+        path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+        dpi: Dots per inch of a PNG.
+
+    Raises:
+        ValueError: Another ending.
+    """
+    target = _checked(path)
     with rc_context(_SETTINGS), Quiet():
-        draw(_Shown.of(view)).savefig(
+        draw().savefig(
             target, format=target.suffix[1:].lower(), dpi=dpi, facecolor="white", metadata=_undated(target)
         )
+    return target
+
+
+def _checked(path: str | Path) -> Path:
+    """Return a file's path whose ending says a format that can be written."""
+    target = Path(path)
+    if target.suffix.lower() not in FORMATS:
+        near = suggest(target.suffix.lower(), FORMATS)
+        raise ValueError(f"save({str(path)!r}): the name must end in {', '.join(FORMATS)}.{near}")
     return target
 
 
@@ -63,125 +86,18 @@ def _undated(target: Path) -> dict[str, Any]:
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower(), {})
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What a view looks at, resolved as the browser does: what there is not is replaced by the nearest."""
-
-    view: View
-    source: Source
-    layer: int
-    head: int | str
-    pinned: tuple[int, int] | None
-
-    @classmethod
-    def of(cls, view: View) -> _Shown:
-        options, selection = view.options, view.selection
-        sources = list(view.sources())
-        for name in ("method", "stream", "unit"):
-            wanted = options[name] or getattr(selection, name)
-            sources = [one for one in sources if getattr(one, name) == wanted] or [
-                one for one in sources if getattr(one, name) == getattr(sources[0], name)
-            ]
-        source = sources[0]
-        layer = min(source.layers, key=lambda number: abs(number - selection.layer))
-        head: int | str = selection.head
-        if source.heads is None:
-            head = "-"
-        elif head == "-":
-            head = "mean"
-        elif not isinstance(head, str):
-            head = min(source.heads, key=lambda number: abs(number - int(selection.head)))
-        return cls(view, source, layer, head, _pinned(view, source))
-
-    @property
-    def filters(self) -> dict[str, Any]:
-        return dict(self.view.options.get("filters") or {})
-
-    @property
-    def labels(self) -> tuple[list[str], list[str]]:
-        query, key = self.source.axes()
-        return query["labels"], key["labels"]
-
-    @property
-    def cmap(self) -> str | None:
-        name = self.filters.get("palette")
-        signed = name in {"red-blue", "orange-purple"}
-        return _PALETTES.get(name, name) if name and signed == self.source.signed else None
-
-    def title(self, head: int | str | None = None) -> str:
-        if self.view.options["title"]:
-            return str(self.view.options["title"])
-        base = self.view.options["indexBase"]
-        words = [self.source.title]
-        if self.source.stream != "self":
-            words.append(self.source.stream)
-        if not self.source.attributions:
-            words.append(f"layer {self.layer + base}")
-        if isinstance(head, str) and head != "-":
-            words.append(f"{head} over heads")
-        elif head is not None and head != "-":
-            words.append(f"head {int(head) + base}")
-        return ", ".join(words)
-
-    def seen(self, matrix: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return a matrix [query, key], NaN where nothing is shown: masked, or left out by the filters."""
-        query, key = self.source.axes()
-        shown = np.array(matrix, dtype=float)
-        how, mass = self.filters.get("special", "show"), self.filters.get("mass", 1.0)
-        if how != "show":
-            shown[:, np.asarray(key["special"], dtype=bool)] = np.nan
-            if not self.source.attributions:
-                shown[np.asarray(query["special"], dtype=bool)] = np.nan
-        sums = np.nansum(np.abs(shown), axis=1, keepdims=True)
-        if mass < 1:
-            order = np.argsort(-np.nan_to_num(np.abs(shown)), axis=1)
-            ranked = np.take_along_axis(np.nan_to_num(np.abs(shown)), order, axis=1)
-            before = np.cumsum(ranked, axis=1) - ranked
-            small = np.empty_like(shown, dtype=bool)
-            np.put_along_axis(small, order, before >= mass * sums * (1 - 1e-6), axis=1)
-            shown[small] = np.nan
-        if how == "renormalise" and self.source.stochastic:
-            shown /= np.where(sums > 0, sums, 1.0)
-        shown[np.abs(shown) < self.filters.get("least", 0.0)] = np.nan
-        if self.source.causal and len(shown) == shown.shape[1]:
-            shown[np.triu_indices(len(shown), 1)] = np.nan
-        return shown
-
-
-def _pinned(view: View, source: Source) -> tuple[int, int] | None:
-    """Return the pinned cell in the elements of what is shown; -1 for a side that has none."""
-    cell = view.selection.pinned
-    if cell is None or source.unit == cell.unit:
-        return None if cell is None else (cell.query, cell.key)
-    axes = (
-        (None, source.explanation.axis)
-        if source.attributions
-        else (source.explanation.query, source.explanation.key)
-    )
-
-    def moved(index: int, axis: Any) -> int:
-        if index < 0 or axis is None or not {cell.unit, source.unit} <= set(axis.units):
-            return -1
-        first = min(axis.units[cell.unit].spans[index], default=-1)
-        spans = axis.units[source.unit].spans
-        return next((i for i, span in enumerate(spans) if first in span), -1)
-
-    query, key = (moved(index, axis) for index, axis in zip(cell, axes, strict=True))
-    return None if query < 0 and key < 0 else (query, key)
-
-
-def _heatmap(shown: _Shown) -> Figure:
+def _heatmap(shown: Shown) -> Figure:
     source = shown.source
     matrix = shown.seen(source.matrix(shown.layer, shown.head))
-    common = source.stochastic and shown.filters.get("extent") == "all"
+    top = _top(shown, matrix)
     figure = heatmap(
         matrix,
         *shown.labels,
         title=shown.title(shown.head),
         signed=source.signed,
         value_name="share of the row" if source.stochastic else source.title,
-        cmap=shown.cmap,
-        vmax=1.0 if common else None,
+        cmap=_heat_map(shown),
+        vmax=top,
         scale=shown.filters.get("scale") or "sqrt",
     )
     axes = figure.axes[0]
@@ -196,32 +112,73 @@ def _heatmap(shown: _Shown) -> Figure:
     return figure
 
 
-def _head_grid(shown: _Shown) -> Figure:
+def _heat_map(shown: Shown) -> str:
+    return heat_map(shown.filters.get("palette", ""), signed=shown.source.signed)
+
+
+def _top(shown: Shown, matrix: NDArray[np.floating]) -> float:
+    """Return the end of a heatmap's range, as the browser has it: a round number, or one for all maps."""
+    source = shown.source
+    if shown.filters.get("extent") == "all" and not source.on_demand:
+        if source.stochastic:
+            return 1.0
+        return round_up(max(_peak(source.layer(layer)) for layer in source.layers)) or 1.0
+    return min(round_up(_peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0
+
+
+def _peak(values: NDArray[np.floating]) -> float:
+    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+
+
+def _head_grid(shown: Shown) -> Figure:
     source = shown.source
     explanation = in_unit(source.explanation, source.unit) or source.explanation
     if source.on_demand:
         explanation = explanation.select(layer=list(source.ready))
-    title = shown.view.options["title"] or source.title
-    return head_grid(explanation, title=title, cmap=shown.cmap)
+    return head_grid(
+        explanation,
+        title=shown.view.options["title"] or source.title,
+        cmap=_heat_map(shown),
+        scale=shown.filters.get("scale") or "sqrt",
+        common=shown.filters.get("extent") == "all",
+    )
 
 
-def _strip(shown: _Shown) -> Figure:
+def _strip(shown: Shown) -> Figure:
     source = shown.source
     queries, keys = shown.labels
-    matrix = shown.seen(source.matrix(shown.layer, shown.head))
     row = shown.pinned[0] if shown.pinned else -1
-    title = shown.title(shown.head)
-    names = queries
-    if not source.attributions and row < 0:
-        counts = np.isfinite(matrix).sum(axis=0)
-        matrix = (np.nansum(matrix, axis=0) / np.maximum(counts, 1))[None]
-        names, title = [""], f"{title}: what each {source.unit} receives, mean over queries"
-    elif not source.attributions:
-        matrix, names = matrix[[row]], [queries[row]]
-    return strip(matrix, keys, names=names, title=title, signed=source.signed, cmap=shown.cmap)
+    row = row if row < len(queries) else -1
+    names, about = [""], ""
+    if source.of_targets:
+        chosen = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
+        values, names = (
+            shown.seen(source.matrix(shown.layer, shown.head))[chosen],
+            [queries[i] for i in chosen],
+        )
+    elif row < 0:
+        values = shown.received()[None]
+        about = f": what each {source.unit} receives, mean over queries"
+    else:
+        values = shown.seen(source.matrix(shown.layer, shown.head), masked=False)[[row]]
+        names = [queries[row]]
+    filters = shown.filters
+    top = 1.0 if filters.get("extent") == "all" and source.stochastic else _peak(values) or 1.0
+    colours = text_colours(filters.get("palette", ""), filters.get("scale") or "linear", signed=source.signed)
+    bottom = -top if source.signed else 0.0
+    return strip(
+        values,
+        keys,
+        names=names,
+        title=shown.title(shown.head, about),
+        signed=source.signed,
+        cmap=colours,
+        vmin=bottom,
+        vmax=top,
+    )
 
 
-def _heads(shown: _Shown) -> Figure:
+def _heads(shown: Shown) -> Figure:
     source = shown.source
     values = source.layer(shown.layer)
     base = shown.view.options["indexBase"]
@@ -241,19 +198,20 @@ def _heads(shown: _Shown) -> Figure:
     look = None
     if shown.pinned:
         look = ("query", shown.pinned[0]) if shown.pinned[0] >= 0 else ("key", shown.pinned[1])
-    finite = np.abs(drawn[np.isfinite(drawn)])
-    title = shown.title()
+    about = ""
     if look is not None:
         label = shown.labels[look[0] == "key"][look[1]]
-        title += f": what {label!r} reads" if look[0] == "query" else f": who reads {label!r}"
+        about = f": what {label!r} reads" if look[0] == "query" else f": who reads {label!r}"
     return head_figure(
         drawn,
         *shown.labels,
         heads=heads,
         look=look,
-        title=title,
-        signed=source.signed,
-        top=1.0 if source.stochastic else float(finite.max(initial=0.0)) or 1.0,
+        title=shown.title(about=about),
+        signs=sign_colours(shown.filters.get("palette", "")) if source.signed else None,
+        scale=shown.filters.get("scale") or "sqrt",
+        # As strong as they would be with nothing left out.
+        top=1.0 if source.stochastic else _peak(values) or 1.0,
     )
 
 

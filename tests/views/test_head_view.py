@@ -7,6 +7,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.export import saving
+from attnwidgets.export.shown import Shown
 from attnwidgets.views import store as stores
 from attnwidgets.views.codec import decode
 
@@ -121,7 +122,7 @@ def test_only_a_view_s_own_maps_are_told(given):
 
 
 def figure_of(view):
-    return saving._FIGURES[view.name](saving._Shown.of(view))
+    return saving._FIGURES[view.name](Shown.of(view))
 
 
 @pytest.mark.parametrize("name", ["HeadView", "Heatmap", "HeadGrid", "TokenStrip"])

@@ -1,0 +1,151 @@
+"""`view.save`: a figure holds the numbers and the colours of the page, whatever the filters."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import attnwidgets as aw
+from attnwidgets.export import palettes, saving
+from attnwidgets.export.shown import Shown
+
+
+def figure_of(view):
+    return saving._FIGURES[view.name](Shown.of(view))
+
+
+def browser_map(root, name):
+    """The 256 colours of `mapTable` in js/src/colour.ts, from its baked ones."""
+    source = (root / "js" / "src" / "colormaps.ts").read_text()
+    knots = base64.b64decode(re.search(rf'\b{name}: "([^"]+)"', source)[1])
+    colours = np.frombuffer(knots, np.uint8).reshape(-1, 3).astype(float)
+    at = np.linspace(0, len(colours) - 1, 256)
+    return np.stack([np.interp(at, range(len(colours)), colours[:, i]) for i in range(3)], axis=1)
+
+
+def place(value, top, scale):
+    t = min(1.0, abs(value) / top)
+    if scale == "sqrt":
+        return t**0.5
+    if scale == "log":
+        return 0.0 if t <= 0 else max(0.0, 1 + np.log10(t) / 4)
+    return t
+
+
+def pixels(figure, path, points, axes):
+    """Colours in a saved figure at points of its axes."""
+    figure.savefig(path, dpi=figure.dpi)
+    image = np.asarray(Image.open(path).convert("RGB"))
+    places = axes.transData.transform(points)
+    return [image[len(image) - 1 - int(y), int(x)] for x, y in places]
+
+
+VALUES = np.array(
+    [[0.5, 0.25, 0.2, 0.05], [0.1, 0.6, 0.29, 0.01], [0.4, 0.3, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]]
+)
+
+
+def trace_of(values=VALUES):
+    return aw.from_attentions(values[None, None], list("abcd"))
+
+
+@pytest.mark.parametrize(
+    ("palette", "name"), [("viridis", "viridis"), ("cividis", "cividis"), ("greys", "greys")]
+)
+@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
+def test_pixels_of_a_saved_heatmap_are_those_of_the_page(tmp_path, root, palette, name, scale):
+    view = aw.Heatmap(trace_of(), scale=scale, palette=palette, threshold=0.09, color_range="map")
+    figure = figure_of(view)
+    cells = [(r, c) for r in range(4) for c in range(4)]
+    found = pixels(figure, tmp_path / "a.png", [(c, r) for r, c in cells], figure.axes[0])
+    table = browser_map(root, name)
+    for (r, c), colour in zip(cells, found, strict=True):
+        value = VALUES[r, c]
+        # 0.7 is the largest and a round number: the end of the scale.
+        expected = table[round(255 * place(value, 0.7, scale))] if value >= 0.09 else [237] * 3
+        np.testing.assert_allclose(colour, expected, atol=9)  # the page's maps have fewer knots
+
+
+def test_signed_colours_and_one_range_for_all(tmp_path, root):
+    values = np.array([[0.5, -0.25, 0.0], [-2.0, 1.0, 0.1], [0.3, 0.3, 0.3]])
+    both = aw.MixingMap(
+        np.stack([values, 2 * values])[:, None], query=list("abc"), key=list("abc"), method="made"
+    )
+    view = aw.Heatmap(both, scale="linear", palette="orange-purple", color_range="all", layer=0)
+    figure = figure_of(view)
+    found = pixels(figure, tmp_path / "a.png", [(1, 0), (0, 1), (0, 0)], figure.axes[0])
+    table = browser_map(root, "puor")
+    for value, colour in zip((-0.25, -2.0, 0.5), found, strict=True):
+        sign = np.sign(value)
+        expected = table[round(255 * (0.5 + sign * place(value, 5.0, "linear") / 2))]  # 4 rounds up to 5
+        np.testing.assert_allclose(colour, expected, atol=9)  # the page's maps have fewer knots
+
+
+@pytest.mark.parametrize(
+    ("options", "end"),
+    [({}, (240, 138, 36)), ({"palette": "cividis", "scale": "sqrt"}, (104, 152, 232))],
+)
+def test_a_strip_has_the_colours_of_text_on_the_page(tmp_path, options, end):
+    view = aw.TokenStrip(trace_of(), keep_mass=0.9, **options)
+    view.selection.pinned = (1, -1)
+    figure = figure_of(view)
+    figure.canvas.draw()
+    [boxes] = [c for c in figure.axes[0].collections if c.get_paths()]
+    shades = 255 * np.asarray(boxes.get_facecolors())[:, :3]
+    # 0.6 + 0.29 are less than 0.9 of the row, so 0.1 is kept and 0.01 is not.
+    for value, colour in zip((0.1, 0.6, 0.29), shades, strict=False):
+        alpha = place(value, 0.6, options.get("scale")) ** 0.8
+        np.testing.assert_allclose(colour, 255 * (1 - alpha) + alpha * np.array(end), atol=2)
+    np.testing.assert_allclose(shades[3], 0.8 * 255 + 0.2 * 128, atol=1)
+
+
+def test_what_tokens_receive_is_the_mean_of_all_queries_then_filtered(causal):
+    trace = aw.from_attentions(causal((1, 1, 5, 5)), list("abcde"))
+    values = aw.attention(trace).matrix(0, 0)
+    mean = values.mean(axis=0)  # what cannot be read counts as nothing, as on the page
+    found = Shown.of(aw.TokenStrip(trace)).received()
+    np.testing.assert_allclose(found, mean, rtol=1e-6)
+    cut = 0.99 * np.sort(mean)[-2]
+    left = Shown.of(aw.TokenStrip(trace, threshold=float(cut))).received()
+    np.testing.assert_allclose(left, np.where(mean >= cut, mean, np.nan), rtol=1e-6)
+
+
+def test_left_out_special_tokens_are_rows_and_columns_and_the_rest_is_divided(minilm_trace):
+    view = aw.Heatmap(minilm_trace, layer=2, head=3, hide_special="renormalise")
+    special = np.asarray(aw.attention(minilm_trace).key.units["token"].special, dtype=bool)
+    shown = Shown.of(view).seen(view.sources()[0].matrix(2, 3))
+    np.testing.assert_array_equal(np.isnan(shown), special[:, None] | special[None])
+    np.testing.assert_allclose(np.nansum(shown[~special], axis=1), 1)
+    assert "divided by its sum" in Shown.of(view).title()
+
+
+def test_ties_stay_together_as_on_the_page(given):
+    view = aw.Heatmap(trace_of(), keep_mass=0.75)
+    shown = Shown.of(view).seen(VALUES)
+    assert np.isfinite(shown).sum(axis=1).tolist() == [2, 2, 3, 4]
+
+
+def test_a_grid_keeps_its_scale_and_leaves_masked_cells_empty(causal):
+    trace = aw.from_attentions(causal((2, 2, 4, 4)), list("abcd"))
+    image = figure_of(aw.HeadGrid(trace)).axes[0].images[0]
+    shown = np.ma.filled(image.get_array(), np.nan)
+    values = aw.attention(trace).matrix(1, 1)
+    np.testing.assert_allclose(shown[5:, 5:], np.where(np.tri(4, dtype=bool), values / values.max(), np.nan))
+    np.testing.assert_allclose(image.norm(0.25), 0.5)  # a square root
+
+
+def test_heads_are_as_strong_as_the_filters_leave_them(given):
+    trace = given()
+    plain, left = (figure_of(aw.HeadView(trace, **o)) for o in ({}, {"threshold": 0.3, "scale": "linear"}))
+    lines = [figure.axes[0].collections[0] for figure in (plain, left)]
+    values = aw.attention(trace).layer(0)
+    assert len(lines[1].get_paths()) == int((values >= 0.3).sum()) < len(lines[0].get_paths())
+    np.testing.assert_allclose(max(lines[1].get_linewidths()), 0.3 + 1.5 * values.max(), rtol=1e-5)
+
+
+def test_ranges_end_at_the_numbers_of_the_page():
+    assert [palettes.round_up(v) for v in (0, 0.012, 0.7, 0.71, 1.2, 9.5)] == [0, 0.015, 0.7, 1, 1.5, 10]
