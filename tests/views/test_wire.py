@@ -12,9 +12,12 @@ import attnwidgets as aw
 from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.store import TileStore
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
 
 VIEWS = (
     "Heatmap",
+    "InterventionView",
     "HeadGrid",
     "TokenStrip",
     "LayerSlider",
@@ -25,6 +28,8 @@ VIEWS = (
     "LayerProfile",
     "Predictions",
     "FlowView",
+    "RemovalView",
+    "ScorecardView",
     "Explorer",
 )
 
@@ -79,10 +84,21 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(header["thumbs"][0]) == sorted(interface(wire, "Thumbs") + placed)
 
 
+def shown_by(name, given):
+    """The least that a view shows."""
+    if name == "NeuronView":
+        eye = ((1.0, 0.0), (0.0, 1.0))
+        return aw.from_qkv(eye, eye, eye)
+    if name == "RemovalView":
+        return aw.trace(random_classifier(), tiny.wordpiece(), "cat")
+    if name == "ScorecardView":
+        return aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])
+    return given()
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
-    eye = ((1.0, 0.0), (0.0, 1.0))
-    view = getattr(aw, name)(aw.from_qkv(eye, eye, eye) if name == "NeuronView" else given())
+    view = getattr(aw, name)(shown_by(name, given))
     assert f".exports.render(c,'{name}'" in view._esm
     assert len(view._esm) <= 600
     state = view.get_state()
@@ -97,5 +113,5 @@ def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given)
     first = dict(aw.RelevanceMap(given()).runtime.parts)
     assert set(first) == {"filters", "layers", "tools"}
     both = aw.Explorer(given()).runtime.parts
-    assert set(both) == {"explorer", "filters", "grid", "layers", "tools"}
+    assert set(both) == {"explorer", "filters", "grid", "interventions", "layers", "tools"}
     assert both["layers"] == first["layers"]

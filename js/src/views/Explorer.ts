@@ -28,7 +28,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const folded = (name: string, title: string): HTMLElement[] => {
     const render = ctx.views[name];
     if (!render) return [];
-    const inside = panel();
+    const inside = h("div");
     const element = h("details.what-if", { "data-of": name }, h("summary", title), inside);
     on(element, signal, { toggle: () => inside.childElementCount || render(inner, inside) });
     return [element];

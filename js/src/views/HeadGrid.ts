@@ -195,10 +195,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     return [...(places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
   };
 
-  const selectedSpot = (): [number, number] => {
-    const [row, col] = selectedAt();
-    return [row, col];
-  };
+  /** The head under the cursor, else the selected one. */
+  const meant = (): Spot | null => headAt(spot ?? (selectedAt().slice(0, 2) as [number, number]));
 
   /** Outlines, the enlarged map and the line of text. Runs on every pointer move. */
   const point = (): void => {
@@ -211,7 +209,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const at = headAt(spot);
     knockout.show(places, side);
     const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
-    readout.show(text, root.contains(document.activeElement));
+    readout.show(text + knockout.words(meant()), root.contains(document.activeElement));
     if (!isAlone || !sheet) return;
     const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
     const shown = at ?? { layer: source.layers.indexOf(layer), head: chosen };
@@ -228,8 +226,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const statistic = controls.statistic();
     const value = statistic ? ` · ${statistic.title} ${printed(statistic.of(at), true)}` : "";
-    const out = knockout.words(layer, source.heads?.[at.head]);
-    return placeWords(ctx, layer, source.heads?.[at.head] ?? "-") + value + most + out;
+    return placeWords(ctx, layer, source.heads?.[at.head] ?? "-") + value + most;
   };
 
   const find = (event: MouseEvent): [number, number] | null => {
@@ -288,7 +285,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     },
     "← → ↑ ↓: move · Home End: first, last · Enter: select · Esc: back",
   );
-  const knockout = createKnockout(ctx, plot, answers, signal, () => headAt(spot ?? selectedSpot()), point);
+  const knockout = createKnockout(ctx, plot, answers, signal, meant, point);
   watchWidth(
     root,
     (at) => {

@@ -9,7 +9,7 @@ export interface Knockout {
   /** Cross out what is knocked out; `places` are lines and columns by "layer head". */
   show(places: ReadonlyMap<string, readonly [number, number]>, side: number): void;
   /** What is to be said of a head: " · knocked out". */
-  words(layer: number, head: number | undefined): string;
+  words(at: Spot | null): string;
 }
 
 /** `spotted` is the head that is meant; `said` is called when there is something new to say. */
@@ -63,10 +63,11 @@ export function createKnockout(
         }),
       );
     },
-    words(layer, head) {
-      if (head === undefined) return "";
-      if (refusal) return ` · cannot be knocked out: ${refusal}`;
-      return ablated(ctx, ctx.source().stream, layer, head) ? " · knocked out" : "";
+    words(at) {
+      const { stream, layers, heads } = ctx.source();
+      if (!at || !heads) return "";
+      if (refusal) return ` · cannot be knocked out: it ${refusal}`;
+      return ablated(ctx, stream, layers[at.layer] as number, heads[at.head] as number) ? " · knocked out" : "";
     },
   };
 }

@@ -193,12 +193,18 @@ export function createRowEditor(
     const looked = headLookedAt(ctx);
     const why = refusal();
     body.hidden = !at || Boolean(why);
-    stepper.hidden = !at;
+    stepper.hidden = body.hidden;
     const name = at ? `head ${headAddress(ctx, at.layer, at.head)}` : "one head";
     put(title, `attention row in ${name}`);
     put(
       note,
-      why || (at ? "" : looked ? "Choose one head: several are looked at together." : "Nothing shown here has heads."),
+      why
+        ? ""
+        : at
+          ? ""
+          : looked
+            ? "Choose one head: several are looked at together."
+            : "Nothing shown here has heads.",
     );
     if (!at || why) {
       state.told("own_row");

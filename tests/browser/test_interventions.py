@@ -1,0 +1,201 @@
+"""Pulling the wires: in JupyterLab the numbers of Python, in a page what it holds; by keyboard, too."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import attnwidgets as aw
+from tests.tracing import tiny
+
+LAB = (
+    """import attnwidgets as aw
+from attnwidgets.intervene.preview import preview
+trace = aw.trace(*aw.demo_model("classifier"), "A wonderful film with a dull ending.")
+explorer = aw.Explorer(trace, layer=3, head=2)
+explorer""",
+    """import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+torch.manual_seed(0)
+sizes = GPT2Config(vocab_size=100, n_embd=16, n_layer=2, n_head=4, initializer_range=0.4)
+small = GPT2LMHeadModel(sizes).eval()
+plain = aw.trace(small, None, torch.arange(20)[None])
+view = aw.InterventionView(plain, layer=1, head=2)
+view""",
+)
+
+
+@pytest.fixture(scope="module")
+def notebook(lab):
+    lab.write("wires.ipynb", *LAB)
+    page = lab.open("wires.ipynb")
+    lab.run_all()
+    page.locator(".aw-headgrid [aria-busy=false]").wait_for(timeout=90_000)
+    page.locator(".aw-intervention canvas").first.wait_for(timeout=60_000)
+    return page
+
+
+def shares(table):
+    """Before and after, in percent, by outcome."""
+    rows = table.locator("tbody tr").all()
+    texts = [[cell.inner_text() for cell in row.locator("th bdi, td").all()] for row in rows]
+    return {label: (float(before[:-2]), float(after[:-2])) for label, before, _, after in texts}
+
+
+@pytest.mark.slow
+def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, shots):
+    explorer = notebook.locator(".aw-explorer")
+    plot = explorer.locator(".aw-grid-plot")
+    plot.focus()
+    notebook.keyboard.press("ArrowUp")  # from 3.2 to 2.2
+    notebook.keyboard.press("k")
+    lab.until(
+        "explorer.selection.interventions",
+        [{"kind": "ablate", "stream": "self", "layer": 2, "head": 2, "how": "zero"}],
+    )
+    assert plot.locator(".aw-grid-out").count() == 1
+    table = explorer.locator(".aw-change-table")
+    table.wait_for()
+    found = shares(table)
+    given = "preview(trace, aw.ablate_heads(trace, (2, 2)))"
+    wanted = lab.ask(f"[[p.label, 100 * p.probability] for p in {given}.after]")
+    assert {label: after for label, (_, after) in found.items()} == pytest.approx(dict(wanted), abs=0.06)
+    explorer.screenshot(path=shots / "wires-explorer.png")
+    plot.focus()
+    notebook.keyboard.press("ArrowRight")
+    notebook.keyboard.press("k")
+    lab.until("len(explorer.selection.interventions)", 2)
+    same = "preview(trace, *explorer.interventions()).logits"
+    assert lab.ask(f"float((trace.rerun(*explorer.interventions()).logits - {same}).abs().max())") < 1e-5
+    explorer.get_by_role("button", name="undo").click()
+    lab.until("len(explorer.selection.interventions)", 1)
+    explorer.get_by_role("button", name=re.compile("take back: head 2.2")).click()
+    lab.until("explorer.selection.interventions", [])
+    assert plot.locator(".aw-grid-out").count() == 0
+    assert not explorer.locator(".aw-wires").is_visible()
+    assert not table.is_visible()
+
+
+@pytest.mark.slow
+def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, shots):
+    view = notebook.locator(".aw-intervention")
+    view.scroll_into_view_if_needed()
+    view.get_by_text("free", exact=True).click()
+    told = view.locator(".aw-wire-row [role=status]", has_text="moved")
+    said = re.compile(r"moved ([\d.]+) of the row; the prediction changed by ([\d.e-]+|0)$")
+    told.get_by_text(said).or_(told.filter(has_text=said)).first.wait_for()
+    movable = lab.ask("float(aw.free_attention(plain, 1, 2, 19).movable[0, 0, 0])")
+    moved, distance = re.search(said, told.inner_text()).groups()
+    assert float(moved) == pytest.approx(movable, rel=0.06)
+    assert float(distance) < 1e-5
+    slider = view.get_by_label("share of what is free")
+    slider.focus()
+    for _ in range(40):
+        notebook.keyboard.press("ArrowLeft")
+    assert float(told.inner_text().split()[1]) == pytest.approx(
+        0.6 * movable, rel=0.1
+    )  # before the kernel knows
+    lab.until("round(view.selection.interventions[0]['amount'], 4)", 0.6)
+    told.filter(has_text=said).wait_for()
+    assert float(re.search(said, told.inner_text())[2]) < 1e-5
+    row = "trace2.attention_layer(1)[2, 19]"
+    lab.do("trace2 = plain.rerun(*view.interventions())")
+    gap = lab.ask(f"float(({row} - plain.attention_layer(1)[2, 19]).abs().sum() / 2)")
+    assert gap == pytest.approx(0.6 * movable, rel=1e-3)
+    view.screenshot(path=shots / "wires-free.png")
+    view.get_by_text("uniform", exact=True).click()
+    lab.until("[one['to'] for one in view.selection.interventions]", ["uniform"])
+    lab.do("view.selection.undo()")
+    view.get_by_text("Nothing is changed yet").wait_for()
+    assert view.get_by_role("radio", name="as it is").is_checked()
+
+
+# -- without a kernel ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read():
+    import transformers as hf
+
+    config = hf.GPT2Config(vocab_size=262, n_embd=16, n_layer=2, n_head=4, initializer_range=0.4)
+    return aw.trace(tiny.build(lambda: hf.GPT2LMHeadModel(config)), tiny.byte_level(), "the cat sat")
+
+
+def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kernel(page_of, read):
+    view = aw.InterventionView(read, layer=1, head=0)
+    view.selection.interventions = [
+        {"kind": "ablate", "layer": 0, "head": 3},
+        {"kind": "ablate", "layer": 1, "head": 2},
+    ]
+    wanted = [
+        view._questions.ask("changed", {"interventions": view.selection.interventions[:n]})[0] for n in (2, 1)
+    ]
+    page = page_of(view)
+    table = page.locator(".aw-change-table")
+    for told in wanted:
+        table.wait_for()
+        best = max(told["rows"], key=lambda row: row[3])
+        # What the page holds is what is shown, to the last digit.
+        table.locator("td:last-child").get_by_text(f"{100 * best[3]:.1f} %", exact=True).first.wait_for()
+        page.get_by_role("button", name="undo").click()
+    assert not table.is_visible()
+    knock = page.get_by_role("button", name="knock out head 1.0")
+    knock.click()
+    table.wait_for()
+    page.get_by_role("button", name="put head 1.0 back").click()
+    page.get_by_label("layer", exact=True).press("ArrowLeft")
+    page.get_by_label("head", exact=True).select_option("1")
+    page.get_by_role("button", name="knock out head 0.1").click()
+    page.get_by_text("What the model then says is not in this file: it needs a running kernel").wait_for()
+    assert not table.is_visible()
+
+
+def test_a_right_click_crosses_a_head_out_and_k_puts_it_back(page_of, read):
+    page = page_of(aw.HeadGrid(read), aw.InterventionView(read))
+    plot = page.locator(".aw-grid-plot")
+    side = plot.bounding_box()["height"] / 2
+    plot.click(button="right", position={"x": 2.5 * side, "y": 0.5 * side})
+    cross = plot.locator(".aw-grid-out")
+    box, cell = cross.bounding_box(), plot.bounding_box()
+    assert (box["x"] - cell["x"], box["y"] - cell["y"]) == pytest.approx((2 * side, 0), abs=1)
+    readout = page.locator(".aw-headgrid .aw-readout")
+    assert "head 2 (0.2)" in readout.inner_text()
+    assert readout.inner_text().endswith("knocked out")
+    assert page.locator(".aw-wire").inner_text().startswith("head 0.2 knocked out")
+    plot.focus()
+    page.keyboard.press("k")
+    assert cross.count() == 0
+    page.locator(".aw-headgrid").get_by_role("button", name="save, copy, keys").click()
+    assert "knock the head out" in page.locator(".aw-tools-keys").first.inner_text()
+
+
+def test_a_trace_without_a_model_says_why_nothing_can_be_pulled(page_of):
+    given = aw.from_attentions([[[[0.5, 0.5], [0.1, 0.9]]]], ["a", "b"])
+    page = page_of(aw.InterventionView(given), aw.HeadGrid(given))
+    assert page.get_by_role("button", name="knock out head 0.0").is_disabled()
+    page.get_by_text("Nothing can be changed here: it needs the model").wait_for()
+    page.locator(".aw-grid-plot").focus()
+    page.keyboard.press("k")
+    assert (
+        "cannot be knocked out: it needs the model" in page.locator(".aw-headgrid .aw-readout").inner_text()
+    )
+    assert page.locator(".aw-grid-out").count() == 0
+
+
+def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(page_of, read):
+    page = page_of(aw.Explorer(read, layer=1, head=3))
+    page.locator(".aw-heatmap .aw-plot").focus()
+    page.keyboard.press("k")
+    bar = page.locator(".aw-wires")
+    assert "head 1.3 knocked out" in bar.inner_text()
+    page.get_by_placeholder("find").first.focus()
+    page.keyboard.press("k")
+    assert bar.locator(".aw-wire").count() == 1
+    page.locator(".aw-heatmap .aw-plot").focus()
+    page.keyboard.press("k")
+    assert not bar.is_visible()
+    page.get_by_text("what if a head").click()
+    page.get_by_role("radio", name="uniform").check(force=True)
+    assert "row of" in bar.inner_text()
+    page.locator(".aw-change-table").wait_for()
