@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.predictions import Predictions
     from attnwidgets.views.relevance_map import RelevanceMap
     from attnwidgets.views.removal_view import RemovalView
+    from attnwidgets.views.scorecard_view import ScorecardView
     from attnwidgets.views.selection import Selection
     from attnwidgets.views.steer_view import SteerView
     from attnwidgets.views.token_strip import TokenStrip
@@ -169,6 +170,7 @@ _HOMES = {
     "TokenStrip": "views.token_strip",
     "RelevanceMap": "views.relevance_map",
     "RemovalView": "views.removal_view",
+    "ScorecardView": "views.scorecard_view",
     "FlowView": "views.flow_view",
     "LayerProfile": "views.layer_profile",
     "Predictions": "views.predictions",
@@ -212,6 +214,7 @@ __all__ = [
     "Predictions",
     "RelevanceMap",
     "RemovalView",
+    "ScorecardView",
     "Selection",
     "SteerView",
     "TokenAxis",

@@ -85,6 +85,12 @@ class Comparison(Mapping[str, Scorecard]):
         """
         return self[next(iter(self._cards)) if family is None else family].plot(**options)
 
+    def view(self, **options: Any) -> Any:
+        """Return a widget of all families: curves, intervals and a table; see `ScorecardView`."""
+        from attnwidgets.views.scorecard_view import ScorecardView
+
+        return ScorecardView(self, **options)
+
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.table import summary_html
 

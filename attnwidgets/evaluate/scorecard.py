@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -198,6 +198,11 @@ class Scorecard(Explanation):
             self._set(_interval=found)
         return found
 
+    @property
+    def ends(self) -> NDArray[np.float64] | None:
+        """The intervals [low and high, metric, method, x] that were given; None where examples are drawn."""
+        return self._ends
+
     # Verbs
 
     def select(
@@ -297,11 +302,6 @@ class Scorecard(Explanation):
             message = f"kind {kind!r} is not one of {listed(KINDS)}.{suggest(str(kind), KINDS)}"
             raise ValueError(message)
         return KINDS[kind](self, **options)
-
-    def view(self, **_: Any) -> NoReturn:
-        """Raise TypeError: a scorecard has no widget."""
-        message = "a Scorecard has no widget; show it as it is (a table), or with .plot()."
-        raise TypeError(message)
 
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.table import html_of

@@ -188,7 +188,7 @@ def _page(
     kept = sum(len(archive.places) for archive in archives.values())
     kept += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
     note = (
-        f"All {kept:,} matrices are in it."
+        (f"All {kept:,} matrices are in it." if kept else "")
         if not left_out
         else f"It holds {kept:,} of {kept + left_out:,} matrices and all thumbnails; "
         "the others were left out for its size, and need the notebook."
@@ -317,7 +317,18 @@ def _answers(
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
-    names = ("layer", "head", "unit", "method", "stream", "pinned", "target", "foil", "feature")
+    names = (
+        "layer",
+        "head",
+        "unit",
+        "method",
+        "stream",
+        "pinned",
+        "target",
+        "foil",
+        "feature",
+        "interventions",
+    )
     state = selection.get_state(key=names)
     return {**{name: state[name] for name in names}, "hover": None}
 

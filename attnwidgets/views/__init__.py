@@ -21,6 +21,7 @@ from attnwidgets.views.neuron_view import NeuronView
 from attnwidgets.views.predictions import Predictions
 from attnwidgets.views.relevance_map import RelevanceMap
 from attnwidgets.views.removal_view import RemovalView
+from attnwidgets.views.scorecard_view import ScorecardView
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.sources import is_attributions
 from attnwidgets.views.steer_view import SteerView
@@ -47,6 +48,7 @@ __all__ = [
     "Predictions",
     "RelevanceMap",
     "RemovalView",
+    "ScorecardView",
     "Selection",
     "SteerView",
     "TokenStrip",
@@ -62,8 +64,10 @@ def view_of(explanation: Explanation, **options: Any) -> View:
     """Return the view that shows an explanation best.
 
     That is a Heatmap of a map; of attributions a TokenStrip, or a RelevanceMap where there are several
-    targets or something is said of every layer.
+    targets or something is said of every layer; of scores a ScorecardView.
     """
+    if hasattr(explanation, "samples") and hasattr(explanation, "metrics"):
+        return ScorecardView(explanation, **options)
     if not is_attributions(explanation):
         return Heatmap(explanation, **options)
     more = getattr(explanation, "map", None) is not None or len(explanation.shape) > 1

@@ -57,6 +57,20 @@ try{let d=await(await c.host.getWidget(m.get('runtime'))).exports.render(c,NAMES
 catch(x){f(x)}finally{clearTimeout(t)}}}"""
 
 
+PLAIN_OPTIONS: dict[str, Any] = {
+    "method": None,
+    "unit": None,
+    "stream": None,
+    "indexBase": 0,
+    "title": "",
+    "marks": [],
+    "methods": [],
+    "units": [],
+    "filters": {},
+}
+"""The options of every view, as they are where nothing is said."""
+
+
 def stub(view: str, parts: Sequence[str] = ()) -> str:
     """Return a view's whole module: it has the Runtime render the view of this name, with these parts."""
     names = ",".join(f"'{name}'" for name in (view, *parts))
@@ -145,19 +159,20 @@ class View(anywidget.AnyWidget):
         self._asked_for = bool(methods) or not is_trace(shown)
         self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
-        self._options: dict[str, Any] = {
-            "method": None,
-            "unit": None,
-            "stream": None,
+        self._options: dict[str, Any] = PLAIN_OPTIONS | {
             "indexBase": index_base,
             "title": str(title),
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
             "filters": checked_filters(self._VIEW, **filters),
-        } | self._own_options()
+        }
+        self._options |= self._own_options()
         self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
-        traits = self._connect(fixed=not self._MANY_METHODS and main is shown)
+        self._begin(layout, self._connect(fixed=not self._MANY_METHODS and main is shown))
+
+    def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
+        """Open the widget, with the store and the selection of `_connect`."""
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),

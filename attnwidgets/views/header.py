@@ -26,7 +26,7 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
     for source in sources:
         query, key = (_place(axes, side) for side in source.axes())
         described.append(source.describe(query, key))
-    provenance = dict(getattr(sources[0].explanation, "provenance", {}))
+    provenance = dict(getattr(sources[0].explanation, "provenance", {})) if sources else {}
     predictions = (predictions_of(source.explanation) for source in sources)
     return {
         "version": 1,
@@ -43,6 +43,8 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
 
 def looked_at(sources: Sequence[Source], first: tuple[int | None, int | str | None]) -> tuple[int, int | str]:
     """Return the layer and head that a view opens with; None in `first` is the first there is."""
+    if not sources:
+        return 0, "-"
     main = sources[0]
     layer = main.layers[0] if first[0] is None else first[0]
     head = (main.heads or ("-",))[0] if first[1] is None else first[1]

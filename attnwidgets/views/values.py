@@ -35,11 +35,12 @@ def to_csv(store: TileStore, method: str, stream: str, unit: str, layer: int, he
     query, key = source.axes()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["", *_labels(key["labels"])])
-    for label, row in zip(_labels(query["labels"]), values, strict=True):
+    writer.writerow(["", *spreadsheet_labels(key["labels"])])
+    for label, row in zip(spreadsheet_labels(query["labels"]), values, strict=True):
         writer.writerow([label, *map(str, row)])
     return out.getvalue()
 
 
-def _labels(labels: Sequence[Any]) -> list[str]:
+def spreadsheet_labels(labels: Sequence[Any]) -> list[str]:
+    """Return labels of which a spreadsheet runs none: formulas begin with an apostrophe."""
     return ["'" + label if _FORMULA.match(label) else label for label in map(str, labels)]

@@ -251,11 +251,9 @@ def test_a_figure_of_tokens_marks_them():
     assert {"cue", "target"} <= set(shown)
 
 
-def test_there_is_no_other_kind_and_no_widget():
+def test_there_is_no_other_kind():
     with pytest.raises(ValueError, match="Did you mean 'table'"):
         made().plot("tabel")
-    with pytest.raises(TypeError, match=r"\.plot\(\)"):
-        made().view()
 
 
 @pytest.mark.parametrize(

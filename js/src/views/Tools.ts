@@ -49,12 +49,15 @@ export const renderTools = view((ctx, root, signal) => {
     return el;
   };
   const answers = createAnswers(ctx, signal, () => handOver());
-  const values = (): { layer: number; head: unknown; method: string; unit: string; stream: string } => {
+  /** What the table is of; a view without matrices has one only. */
+  const values = (): Record<string, unknown> => {
+    if (ctx.header().sources.length === 0) return {};
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stream: source.stream, unit: source.unit, layer, head };
   };
   /** Without a kernel: the digits that the picture supports. */
   const approximate = (): string => {
+    if (ctx.header().sources.length === 0) return "";
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
     if (!tile) return "";
@@ -64,7 +67,7 @@ export const renderTools = view((ctx, root, signal) => {
       [quoted(label), ...cols.map((_, col) => Number(tile.value(row, col).toPrecision(3)))].join();
     return [["", ...cols.map(quoted)].join(), ...rows.map(line), ""].join("\n");
   };
-  let wanted: ReturnType<typeof values> | null = null;
+  let wanted: Record<string, unknown> | null = null;
   const handOver = (): void => {
     if (!wanted) return;
     const why = answers.failure("csv", wanted);

@@ -55,8 +55,11 @@ export function chartOf(width: number, room: number, count: number, low: number,
   };
 }
 
-/** Both axes, with the names of the layers that fit. */
-export function drawAxes(chart: Chart, layers: readonly string[]): SVGElement {
+/** px that a name below the axis has beside its neighbours. */
+const NAME_ROOM = 22;
+
+/** Both axes, with the names of the layers that fit; `places` say where they stand, by default one after the other. */
+export function drawAxes(chart: Chart, layers: readonly string[], places?: readonly number[]): SVGElement {
   const { left, right, bottom, low, high } = chart;
   const group = svg("g", { class: "aw-axes" });
   for (const value of [low, (low + high) / 2, high]) {
@@ -69,10 +72,27 @@ export function drawAxes(chart: Chart, layers: readonly string[]): SVGElement {
     group.append(svg("line", { class: "aw-zero", x1: left, x2: right, y1: y, y2: y }));
   }
   const step = layers.length > 1 ? chart.x(1) - chart.x(0) : right - left;
-  for (const i of thinned(layers.length, step, 22)) {
-    group.append(svg("text", { x: chart.x(i), y: bottom + 15, "text-anchor": "middle" }, layers[i]));
+  const shown = places
+    ? apart(
+        places.map((place) => chart.x(place)),
+        layers,
+      )
+    : thinned(layers.length, step, NAME_ROOM);
+  for (const i of shown) {
+    group.append(svg("text", { x: chart.x(places?.[i] ?? i), y: bottom + 15, "text-anchor": "middle" }, layers[i]));
   }
   return group;
+}
+
+/** Indices of names that do not stand over each other, the first ones first. */
+function apart(at: readonly number[], names: readonly string[]): number[] {
+  let last = -Infinity;
+  return [...at.keys()].filter((i) => {
+    const half = Math.max(NAME_ROOM, 7 * (names[i]?.length ?? 0)) / 2;
+    const fits = (at[i] ?? 0) - half >= last;
+    if (fits) last = (at[i] ?? 0) + half;
+    return fits;
+  });
 }
 
 /** Up to so many values each get a dot. */

@@ -1,0 +1,163 @@
+"""RemovalView: its curves are those of faithfulness, computed once, and a page holds what is shown."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.evaluate.removal_curves import steps_of
+from attnwidgets.views.questions import Questions
+from attnwidgets.views.removal_view import removal_topics
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+
+@pytest.fixture(scope="module")
+def trace():
+    """A trace of a random classifier in float64, eight tokens."""
+    return aw.trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat the unbelievable")
+
+
+def given(trace, seed=0, **options):
+    count = len(trace.axes()[0])
+    values = np.random.default_rng(seed).normal(size=count)
+    return aw.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made", **options)
+
+
+def shown(view):
+    """The arguments of what a view opens with."""
+    return next(args for topic, args, _ in view.answers_for_page() if topic == "removal")
+
+
+def asked(view, **changes):
+    meta, buffers = view._questions.ask("removal", shown(view) | changes)
+    values, decided, certainty, weights = (np.frombuffer(data, "<f8") for data in buffers)
+    halves = [part.reshape(2, -1) for part in (values, decided, certainty)]
+    return meta, *halves, weights
+
+
+@pytest.mark.parametrize("operator", ["mask", "delete", "zero", "attention_mask"])
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_curves_are_those_of_faithfulness(trace, operator, unit):
+    found = given(trace)
+    view = aw.RemovalView(trace, found, operator=operator, unit=unit)
+    meta, values, _, _, weights = asked(view)
+    n = meta["steps"][-1]
+    card = aw.evaluate.faithfulness(
+        trace, found, operator=operator, metrics=("deletion", "insertion"), unit=unit,
+        thresholds=[k / n for k in meta["steps"]],
+    )  # fmt: skip
+    np.testing.assert_allclose(values, card.of("made")[0], rtol=1e-9)
+    np.testing.assert_array_equal(weights, found.to(unit).values)
+    others = {name: shown(view)[name] for name in ("source", "target", "operator")}
+    beside, buffers = view._questions.ask("removal_baselines", others)
+    mean, low, high, oracle = (np.frombuffer(data, "<f8").reshape(2, -1) for data in buffers)
+    places = [meta["steps"].index(k) for k in beside["steps"]]
+    np.testing.assert_allclose(mean, card.of("random")[0][:, places], rtol=1e-9)
+    np.testing.assert_allclose(oracle, card.of("oracle")[0][:, places], rtol=1e-9)
+    assert ((low <= mean + 1e-12) & (mean <= high + 1e-12)).all()
+
+
+def test_what_is_predicted_at_every_step_is_the_highest_class(trace):
+    meta, values, decided, certainty, _ = asked(aw.RemovalView(trace, given(trace), target=1))
+    whole = {item.id: item.probability for item in trace.predictions(2)}
+    best = max(whole, key=whole.get)
+    assert decided[0, 0] == decided[1, -1] == best
+    assert certainty[0, 0] == pytest.approx(whole[best])
+    assert values[0, 0] == pytest.approx(whole[1])
+    assert {index for index, _ in meta["outcomes"]} == set(decided.reshape(-1))
+    assert (certainty >= values - 1e-12).all()
+
+
+def test_nothing_runs_twice(trace, monkeypatch):
+    view = aw.RemovalView(trace, given(trace))
+    asked(view)
+    runs = []
+    trace.model.register_forward_hook(lambda *_: runs.append(1))
+    asked(view)
+    assert not runs
+
+
+def test_a_map_is_read_by_the_pinned_row_or_the_mean_over_rows(trace):
+    view = aw.RemovalView(trace, layer=1, head=0)
+    matrix = aw.attention(trace).matrix(1, 0)
+    assert shown(view)["row"] == -1
+    np.testing.assert_allclose(asked(view)[-1], matrix.mean(axis=0), rtol=1e-6)
+    view.selection.pinned = (3, -1)
+    assert shown(view)["row"] == 3
+    np.testing.assert_allclose(asked(view)[-1], matrix[3], rtol=1e-6)
+    head = aw.RemovalView(trace, layer=1, head="mean")
+    assert shown(head)["head"] == "mean"
+
+
+def test_the_selected_target_is_read_and_a_given_explanation_keeps_its_own(trace):
+    view = aw.RemovalView(trace, methods=["input_x_gradient"])
+    other = int(trace.logits.argmin())
+    view.selection.target = other
+    assert asked(view)[0]["target"] == view.selection.target.label
+    fixed = aw.RemovalView(trace, "input_x_gradient", target=1 - other)
+    assert shown(fixed)["target"] is None
+    assert asked(fixed)[0]["target"] == trace.predictions(1)[0].label
+
+
+def test_operators_that_are_impossible_say_why():
+    decoder = aw.trace(tiny.build(tiny.TEXT["GPT-2"]).double(), None, input_ids=[3, 17, 42, 8, 99])
+    view = aw.RemovalView(decoder, given(decoder))
+    assert view.options["operator"] == "delete"
+    reasons = dict(asked(view)[0]["operators"])
+    assert reasons["delete"] == reasons["zero"] == ""
+    assert "no mask token" in reasons["mask"]
+    with pytest.raises(ValueError, match="possible are"):
+        aw.RemovalView(decoder, given(decoder), operator="mask")
+    with pytest.raises(ValueError, match="Did you mean 'delete'"):
+        aw.RemovalView(decoder, given(decoder), operator="delte")
+
+
+def test_what_cannot_be_ranked_or_removed_is_told(trace):
+    flat = aw.Attributions(np.ones(len(trace.axes()[0])), axis=trace.axes()[0], trace_id=trace.id)
+    with pytest.raises(ValueError, match="ranks nothing"):
+        asked(aw.RemovalView(trace, flat))
+    other = aw.Attributions([1.0, 2.0], axis=["a", "b"])
+    with pytest.raises(ValueError, match="another input"):
+        aw.RemovalView(trace, other)
+    with pytest.raises(TypeError, match="takes a trace"):
+        aw.RemovalView(given(trace))
+
+
+def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
+    view = aw.RemovalView(trace, given(trace))
+    held = [(topic, args) for topic, args, _ in view.answers_for_page()]
+    units = {args["source"].split("/")[1] for topic, args in held if topic == "removal"}
+    assert units == {source.unit for source in view.sources()}
+    first = next(args for topic, args in held if topic == "removal")
+    assert list(first) == ["source", "layer", "head", "row", "target", "operator"]
+    assert json.dumps(first)
+    assert all(args["operator"] == "mask" for _, args in held)
+
+
+def test_an_explorer_answers_what_was_asked_and_runs_nothing_else(trace, given):
+    view = aw.Heatmap(aw.attention(trace))
+    topics = removal_topics(view, trace)
+    assert not [args for topic in topics.values() for args in topic.for_page()]
+    source = view.sources()[0].id
+    args = {"source": source, "layer": 0, "head": 0, "row": 2, "target": None, "operator": None}
+    told = []
+    Questions(topics, lambda reply, _: told.append(reply)).receive(
+        {"kind": "ask", "id": 1, "topic": "removal", "args": args}
+    )
+    assert told[-1]["kind"] == "answer"
+    assert {reply["kind"] for reply in told} == {"progress", "answer"}
+    assert list(topics["removal"].for_page()) == [args]
+    assert removal_topics(view, given()) == {}
+
+
+def test_steps_of_long_texts_are_dense_where_the_most_happens():
+    assert steps_of(5) == (0, 1, 2, 3, 4, 5)
+    steps = np.array(steps_of(500))
+    assert (steps[0], steps[-1]) == (0, 500)
+    assert len(steps) < 120
+    assert (np.diff(steps)[:30] == 1).all()
+    assert (np.diff(steps) > 0).all()
