@@ -1,7 +1,7 @@
 """What is predicted under an intervention, computed from the first layer that it changes.
 
-What a block returned in a recorded pass is what it would return again below the first layer that is changed,
-so that those blocks are not run: each hands out what it returned then.
+Below the first layer that is changed a block returns what it always returns, so that it need run once only:
+the first pass that comes by keeps it, and in later ones the block hands it out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.predictions import Prediction
 
-# What the blocks of a trace returned, by stream; it goes when the trace goes.
+# What the first blocks of a trace returned, by stream; it goes when the trace goes.
 _returned: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()
 
 
@@ -114,7 +114,7 @@ class Replay:
             # The states of layers that do not run would be missing.
             options["output_hidden_states"], kept = True, {}
         inputs = {name: _copied(value, copies) for name, value in self._trace.inputs.items()}
-        returned = self._outputs() if any(kept.values()) else {}
+        returned = self._outputs(kept, copies)
         with ExitStack() as stack:
             for one in interventions:
                 stack.enter_context(one)
@@ -122,6 +122,7 @@ class Replay:
                 # The first blocks were recorded so; nothing of it is to differ by rounding.
                 stack.enter_context(recording(self._model))
             stack.enter_context(self._short(kept, returned, copies))
+            self._keep(kept, returned, stack)
             return self._trace.call(self._model, inputs, options, {})
 
     def _kept(self, where: set[tuple[str, int]]) -> dict[str, int]:
@@ -146,7 +147,7 @@ class Replay:
         patched: list[nn.Module] = []
         try:
             for stream, count in kept.items():
-                for layer, name in enumerate(self._names[stream][:count]):
+                for layer, name in enumerate(self._names[stream][: min(count, len(returned[stream]))]):
                     module = self._model.get_submodule(name)
                     _shorten(module, returned[stream][layer], copies)
                     patched.append(module)
@@ -155,27 +156,31 @@ class Replay:
             for module in patched:
                 del module.forward
 
-    def _outputs(self) -> dict[str, list[Any]]:
-        """Return what the blocks of every stream return, from one pass made for all previews of a trace."""
-        found = _returned.get(self._trace)
-        if found is None:
-            found = {stream: [] for stream in self._names}
+    def _keep(self, kept: Mapping[str, int], returned: Mapping[str, list[Any]], stack: ExitStack) -> None:
+        """Keep what those of the first blocks return that are not known yet."""
+        for stream, count in kept.items():
+            own = returned[stream]
+            for name in self._names[stream][len(own) : count]:
+
+                def keep(*given: Any, own: list[Any] = own) -> None:
+                    own.append(_copied(given[-1], 1))
+
+                stack.callback(self._model.get_submodule(name).register_forward_hook(keep).remove)
+
+    def _outputs(self, kept: Mapping[str, int], copies: int) -> Mapping[str, list[Any]]:
+        """Return what is known of the first blocks of every stream; all that is needed where copies run."""
+        found = _returned.setdefault(self._trace, {stream: [] for stream in self._names})
+        if copies > 1 and any(len(found[stream]) < count for stream, count in kept.items()):
+            options: dict[str, Any] = {"return_dict": True}
+            if "use_cache" in forward_parameters(self._model):
+                options["use_cache"] = False
             with ExitStack() as stack:
-                for stream, names in self._names.items():
-                    own = found[stream]
-                    for name in dict.fromkeys(names):
-
-                        def keep(*given: Any, own: list[Any] = own) -> None:
-                            own.append(given[-1])
-
-                        block = self._model.get_submodule(name)
-                        stack.callback(block.register_forward_hook(keep).remove)
+                for own in found.values():
+                    own.clear()
+                whole = {stream: len(names) for stream, names in self._names.items() if kept.get(stream)}
+                self._keep(whole, found, stack)
                 stack.enter_context(recording(self._model))
-                options: dict[str, Any] = {"return_dict": True}
-                if "use_cache" in forward_parameters(self._model):
-                    options["use_cache"] = False
                 self._trace.call(self._model, self._trace.inputs, options, {})
-            _returned[self._trace] = found
         return found
 
 
