@@ -253,7 +253,8 @@ class Removals:
         return self._known[whole]
 
     def _source(self, name: str) -> Source:
-        found = next((source for source in self._view.sources() if source.id == name), None)
+        # Linked views may look at a method of another one.
+        found = next((source for source in self._view.store.sources() if source.id == name), None)
         if found is None:
             message = f"this view shows no {name!r}; run the cell again."
             raise LookupError(message)
@@ -292,8 +293,9 @@ class Removals:
         options = view.options
         wanted = options["method"] or selection.method
         stream = options["stream"] or selection.stream
-        held = [source for source in view.sources() if source.method == wanted] or [
-            source for source in view.sources() if source.method == view.sources()[0].method
+        offered = view.sources()
+        held = [one for one in offered if one.method == wanted] or [
+            one for one in offered if one.method == offered[0].method
         ]
         held = [source for source in held if source.stream == stream] or held
         for source in sorted(held, key=lambda one: one.unit != selection.unit):

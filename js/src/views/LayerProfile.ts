@@ -229,9 +229,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     const least = Math.min(0, ...every);
     const low = least < 0 ? -roundUp(-least) : 0;
     const names = told.layers.map((layer) => ctx.layerName(layer));
-    const { font } = getComputedStyle(legend);
     const texts = told.names.map((name) => `${name} −0.0000`);
-    chart = chartOf(width, labelRoom(width, texts, font), names.length, low, most);
+    chart = chartOf(width, labelRoom(width, texts, legend), names.length, low, most);
     const { height } = chart;
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("width", String(width));

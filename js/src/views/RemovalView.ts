@@ -83,9 +83,15 @@ export const renderRemovalView = view((ctx, root, signal) => {
     ctx.model.save_changes();
   });
   const modes = createSegments("what is done", MODES, signal, () => paint());
-  const heading = createHeading(ctx, ...(alone ? [method.field] : []), operator.field, modes.element);
   const units = createUnits(ctx, signal);
-  const layers = h("div");
+  const heading = createHeading(
+    ctx,
+    ...(alone ? [method.field] : []),
+    operator.field,
+    modes.element,
+    ...(alone ? [units.element] : []),
+  );
+  const layers = h("div.removal-layers");
   const answers = createAnswers(ctx, signal, () => update());
   const state = createState(() => answers);
   const caption = h("div.line");
@@ -131,7 +137,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
   root.classList.add("aw-removal");
   root.role = "group";
   plot.append(picture);
-  fill(root, ...heading.elements, ...(alone ? [layers, units.element] : []), state.element, body);
+  fill(root, ...heading.elements, ...(alone ? [layers] : []), state.element, body);
   if (alone) renderLayerSlider(ctx.child({ title: "" }), layers);
 
   const at = (): number => slider.valueAsNumber;
@@ -154,6 +160,16 @@ export const renderRemovalView = view((ctx, root, signal) => {
       : told?.score === "probability"
         ? percent(number)
         : printed(number, true);
+
+  /** The value of a line at k, or between the steps that it has. */
+  const valueAt = (heights: readonly number[], places: readonly number[], k: number): string => {
+    const after = places.findIndex((place) => place >= k);
+    const [from = k, to = k] = [places[after - 1], places[after]];
+    if (to === k) return value(heights[after]);
+    const [low = Number.NaN, high = Number.NaN] = [heights[after - 1], heights[after]];
+    const between = value(low + ((k - from) / (to - from)) * (high - low));
+    return between === "–" ? between : `≈ ${between}`;
+  };
 
   /** Which of the explanation's rows is read, in words. */
   const reading = (): string => {
@@ -288,7 +304,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
       .slice(0, NAMED)
       .map((index) => nameOf(ctx, ctx.source().key, index));
     const list = named.length ? ` (${named.join(", ")}${k > NAMED ? ", …" : ""})` : "";
-    const gone = `${k} of ${all} ${plural(unit)} ${verb}${list}`;
+    const gone = `${k} of ${all} ${all === 1 ? unit : plural(unit)} ${verb}${list}`;
     const number = line[now] ?? Number.NaN;
     const then = Number.isNaN(number)
       ? "nothing is left to read"
@@ -342,11 +358,10 @@ export const renderRemovalView = view((ctx, root, signal) => {
       `mean and range of ${lines?.draws ?? 0} random orders`,
       "an oracle: first what, removed alone, lowers it most",
     ];
-    const { font } = getComputedStyle(legend);
     const room = labelRoom(
       width,
-      names.map((name) => `${name} −0.000`),
-      font,
+      names.map((name) => `${name} ≈ 99.9 %`),
+      legend,
     );
     const axis = chartOf(width, room, order.length + 1, low, most, Math.max(150, Math.min(190, width / 2)));
     chart = axis;
@@ -374,7 +389,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
       const y = axis.y(last < 0 ? low : (heights[last] as number));
       return {
         name: names[i] as string,
-        value: value(heights[places.indexOf(k)]),
+        value: valueAt(heights, places, k),
         look: looks[i] as Look,
         x: axis.x(places[Math.max(0, last)] ?? 0),
         y,

@@ -336,10 +336,9 @@ export const renderScorecardView = view((ctx, root, signal) => {
     const base = least < 0 ? -roundUp(-least) : 0;
     const value = (row: number): Score | undefined =>
       hovered < 0 ? whole[0]?.[at]?.[row] : mean[at]?.[row]?.[hovered];
-    const { font } = getComputedStyle(legend);
     const names = shown.map((row) => `${shortLabel(rows[row]?.[0] ?? "", 32)} −0.0000`);
     const tall = Math.max(190, 16 * shown.length + 40);
-    const axis = chartOf(width, labelRoom(width, names, font), labels.length, base, top, width < 520 ? 190 : tall);
+    const axis = chartOf(width, labelRoom(width, names, legend), labels.length, base, top, width < 520 ? 190 : tall);
     chart = axis;
     sized(axis.width, axis.height);
     const marks =

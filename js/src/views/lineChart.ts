@@ -176,10 +176,13 @@ const LINE = 16;
 /** Whether labels stand beside the lines' ends in a figure of this width. */
 export const standBeside = (width: number): boolean => width >= NARROW;
 
-/** px that labels beside the lines need; a little where they stand below. */
-export function labelRoom(width: number, texts: readonly string[], font: string): number {
+/** px that labels in `legend` need beside the lines; a little where they stand below. */
+export function labelRoom(width: number, texts: readonly string[], legend: Element): number {
   if (!standBeside(width)) return 8;
-  return Math.min(280, Math.ceil(1.06 * Math.max(0, ...texts.map((text) => textWidth(text, font)))) + 48);
+  // The shorthand is empty where figures are tabular.
+  const { fontSize, fontFamily } = getComputedStyle(legend);
+  const widest = Math.max(0, ...texts.map((text) => textWidth(text, `600 ${fontSize} ${fontFamily}`)));
+  return Math.min(280, Math.ceil(widest) + 56);
 }
 
 /** Write the lines' names into `legend`, at their ends and never over each other, or below; returns what leads there. */
