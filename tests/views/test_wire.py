@@ -73,6 +73,10 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     view = aw.Explorer(given())
     header = view.store.header
     assert sorted(view.options) == sorted(interface(wire, "ViewOptions"))
+    own = interface(wire, "HeadGridOptions")
+    grid = aw.HeadGrid(given()).options
+    assert sorted(grid) == sorted([*view.options, *own])
+    assert sorted(grid["grid"]) == sorted(interface(wire, "GridOptions"))
     own = interface(wire, "HeadViewOptions")
     assert sorted(aw.HeadView(given()).options) == sorted([*view.options, *own])
     assert sorted(header) == sorted(interface(wire, "Header"))
@@ -100,7 +104,7 @@ def shown_by(name, given):
 def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
     view = getattr(aw, name)(shown_by(name, given))
     assert f".exports.render(c,'{name}'" in view._esm
-    assert len(view._esm) <= 600
+    assert len(view._esm) <= 640
     state = view.get_state()
     for trait in ("runtime", "store", "selection"):
         assert state[trait] == f"anywidget:{getattr(view, trait).model_id}"
