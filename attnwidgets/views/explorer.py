@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.features import Features, look_at
 from attnwidgets.views.head_topics import head_topics
+from attnwidgets.views.keys import base_of
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
 from attnwidgets.views.removal_view import removal_topics
@@ -57,6 +58,9 @@ class Explorer(Wired):
         if removal_topics(self, self._predicts):
             self.PARTS = (*self.PARTS, "removal")
         super().__init__(shown, **options)
+        if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
+            # What a view of one thing alone is of (SAE features, say) was never chosen here.
+            self.selection.method = self._options["methods"][0]
         if self._features is not None:
             look_at(self, self._features, None)
 

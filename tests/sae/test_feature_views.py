@@ -186,6 +186,16 @@ def test_the_explorer_shows_features_where_it_is_given_them(trace, sae, stats, f
         aw.Explorer(trace, features=elsewhere)
 
 
+def test_an_explorer_after_a_strip_of_features_opens_with_a_method_of_its_own(bert, sae):
+    trace = aw.trace(*bert, "the new cat sat.")
+    strip = aw.FeatureStrip(aw.sae_features(trace, sae))
+    explorer = aw.Explorer(trace)
+    assert explorer.selection is strip.selection
+    assert explorer.selection.method == "attention"
+    explorer.selection.method = "rollout"
+    assert aw.Explorer(trace, features=sae).selection.method == "rollout"  # what was chosen stays
+
+
 def test_explore_shows_features_as_well(bert, sae, stats):
     view = aw.explore(*bert, "the unbelievable cat sat.", features=sae, stats=stats)
     found = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)

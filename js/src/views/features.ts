@@ -84,7 +84,7 @@ export function nameField(known: string, feature: number, tell: (name: string) =
     type: "text",
     spellcheck: "false",
   });
-  field.value = known;
+  field.value = field.title = known;
   let told = known;
   const end = (): void => {
     const name = field.value.trim();
