@@ -188,7 +188,7 @@ def _page(
     kept = sum(len(archive.places) for archive in archives.values())
     kept += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
     note = (
-        (f"All {kept:,} matrices are in it." if kept else "")
+        ({0: "", 1: "The one matrix is in it."}.get(kept, f"All {kept:,} matrices are in it."))
         if not left_out
         else f"It holds {kept:,} of {kept + left_out:,} matrices and all thumbnails; "
         "the others were left out for its size, and need the notebook."

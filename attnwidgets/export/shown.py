@@ -106,7 +106,8 @@ class Shown:
         counts = np.isfinite(whole).sum(axis=0)
         mean: Float = np.where(counts > 0, np.nansum(whole, axis=0) / np.maximum(counts, 1), np.nan)
         special = np.asarray(key["special"], dtype=bool)
-        return filtered(mean[None], self.filters | {"special": "show"}, special=special, shares=False)[0]
+        left = filtered(mean[None], self.filters | {"special": "show"}, special=special, shares=False)
+        return np.asarray(left[0])
 
 
 def _pinned(view: View, source: Source) -> tuple[int, int] | None:

@@ -111,7 +111,8 @@ class View(anywidget.AnyWidget):
     _MANY_METHODS: ClassVar[bool] = False
     _WITH_LAYERS: ClassVar[bool] = False
     _MARKS: ClassVar[str] = ""
-    _FILTERS: ClassVar[bool] = False  # whether it takes the keywords of `views.filters`
+    _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
+    _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
     PARTS: tuple[str, ...] = ()
 
@@ -136,10 +137,11 @@ class View(anywidget.AnyWidget):
         layout: Any = None,
         **unknown: Any,
     ) -> None:
-        filters = {name: unknown.pop(name) for name in KEYWORDS if self._FILTERS and name in unknown}
+        taken = self._FILTERS if isinstance(self._FILTERS, tuple) else KEYWORDS if self._FILTERS else ()
+        filters = {name: unknown.pop(name) for name in taken if name in unknown}
         for name in unknown:
             common = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
-            known = (*self._KEYWORDS, *common, *(KEYWORDS if self._FILTERS else ()))
+            known = (*self._KEYWORDS, *common, *taken)
             near = suggest(name, known)
             raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
         if index_base not in {0, 1}:
@@ -215,7 +217,7 @@ class View(anywidget.AnyWidget):
     def add_options(self, **options: Any) -> None:
         """Tell the browser side more than the options of every view."""
         self._options |= options
-        self.options = dict(self._options)
+        self.options = self._options | self._readers() | options
 
     def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
         if self.comm is not None:  # closed while the question was on its way
@@ -274,6 +276,7 @@ class View(anywidget.AnyWidget):
                 self._holder,
                 units=self._options["units"],
                 first=(layer, self._wanted["head"]),
+                all_heads=self._ALL_HEADS,
                 menu=self._menu,
                 askable=self._askable,
             )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.codec import GAMMA, quantise, scale_of
-from attnwidgets.views.thumbnails import THUMB_BUDGET, THUMB_SIDE, describe_thumbs, padded, thumbnails
+from attnwidgets.views.thumbnails import (
+    THUMB_BUDGET,
+    THUMB_SIDE,
+    describe_thumbs,
+    marked,
+    padded,
+    thumbnails,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +36,18 @@ class Pack:
         sources: Most important first.
         first: Layer and head that a view opens with.
         after: What was packed before; its bytes and its entries come first, and its budget is gone.
+        all_heads: A view opens with every head of the layer: they come while the budget lasts.
     """
 
     def __init__(
-        self, sources: Sequence[Source], first: tuple[int, int | str], after: Pack | None = None
+        self,
+        sources: Sequence[Source],
+        first: tuple[int, int | str],
+        after: Pack | None = None,
+        *,
+        all_heads: bool = False,
     ) -> None:
+        self._all_heads = all_heads
         self.ids: frozenset[str] = frozenset(source.id for source in sources)
         self.thumbs: list[dict[str, Any]] = []
         self.tiles: list[dict[str, Any]] = []
@@ -80,11 +94,13 @@ class Pack:
             self._thumbnails(source)
         layer = first[0] if first[0] in source.layers else source.layers[0]
         keys = source.heads_of_tiles(layer)
-        wanted = (
-            [(n, key) for n in source.layers for key in source.heads_of_tiles(n)]
-            if fits
-            else [(layer, first[1] if first[1] in keys else keys[0])]
-        )
+        opened = first[1] if first[1] in keys else keys[0]
+        if fits:
+            wanted = [(n, key) for n in source.layers for key in source.heads_of_tiles(n)]
+        elif self._all_heads and len(keys) * rows * cols <= self.room_for_tiles:
+            wanted = [(layer, key) for key in keys]
+        else:
+            wanted = [(layer, opened)]
         for number, key in wanted:
             self._tile(source, number, key)
 
@@ -95,7 +111,7 @@ class Pack:
             values = padded(source, layer)
             scale = [scale_of(head, stochastic=source.stochastic) for head in values]
             block = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
-            scales.append(scale)
+            scales.append(marked(source, layer, scale))
             present = len(source.layer(layer))
             for place, (key, value) in enumerate(zip(source.heads or ("-",), scale, strict=True)):
                 self.length += rows * cols

@@ -43,6 +43,7 @@ class HeadView(View):
 
     _VIEW = "HeadView"
     _FILTERS = True
+    _ALL_HEADS = True
     PARTS = ("heads", "filters")
     _KEYWORDS: ClassVar[tuple[str, ...]] = ("heads", "between")
 

@@ -52,6 +52,7 @@ class TileStore(SharedModel):
         self._holders: dict[str, set[str]] = {}
         self._used: set[tuple[str, str]] = set()
         self._first: tuple[int, int | str] = (0, "-")
+        self._all_heads = False
         self._base: Pack | None = None
         super().__init__()
         self._jobs = Jobs(self._reply)
@@ -78,6 +79,7 @@ class TileStore(SharedModel):
         *,
         units: Sequence[str] = (),
         first: tuple[int | None, int | str | None] = (None, None),
+        all_heads: bool = False,
         menu: Sequence[Entry] = (),
         askable: Mapping[str, Entry] | None = None,
     ) -> list[str]:
@@ -92,11 +94,13 @@ class TileStore(SharedModel):
             holder: Token of the view that shows them.
             units: Only these units; empty: every unit an explanation can be read in.
             first: Layer and head a view opens with.
+            all_heads: It opens with every head of that layer.
             menu: What the view can make when it is chosen.
             askable: By name, methods among the explanations that can be asked about other targets.
         """
         keys: list[str] = []
         before = self._contents()
+        self._all_heads |= all_heads
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
             found = explanation if held is None else held.explanation
@@ -136,6 +140,7 @@ class TileStore(SharedModel):
         return [
             *self._sources,
             *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
+            self._all_heads,
         ]
 
     def _hold(self, key: str, holder: str) -> None:
@@ -206,7 +211,8 @@ class TileStore(SharedModel):
             return
         base = self._base
         if base is None:
-            base = self._base = Pack([source for source in sources if not source.on_demand], self._first)
+            kept = [source for source in sources if not source.on_demand]
+            base = self._base = Pack(kept, self._first, all_heads=self._all_heads)
         pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
         with self.hold_sync():
             self.eager = pack.data

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._progress import progress
 from attnwidgets.views.codec import GAMMA, pool, quantise
 
 if TYPE_CHECKING:
@@ -19,14 +20,16 @@ THUMB_SIDE = 64
 THUMB_BUDGET = 1_200_000
 """Bytes that the thumbnails of one source may take, and those that are sent unasked together."""
 _LEAST = 8
+PRUNED = -1.0
+"""The scale of a thumbnail where there is no head."""
 
 
 @dataclass(frozen=True)
 class Thumbnails:
     """The thumbnails of one source: what wire.ts calls Thumbs, and its bytes.
 
-    `scale` is the largest magnitude [layer][head]; `data` holds the codes [layer][head][row][col]. A layer
-    that is not computed yet has neither.
+    `scale` is the largest magnitude [layer][head], `PRUNED` where there is no such head; `data` holds the
+    codes [layer][head][row][col]. A layer that is not computed yet has neither.
     """
 
     source: str
@@ -67,7 +70,7 @@ def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
     scales: list[list[float]] = []
     parts = []
     ready = source.ready
-    for layer in source.layers:
+    for layer in progress(source.layers, desc="thumbnails"):
         if layer not in ready:
             scales.append([])
             continue
@@ -76,9 +79,15 @@ def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
         values = pool(known, rows, cols)
         # What is no finite number has no place on a scale.
         scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
-        scales.append([float(value) for value in scale])
+        scales.append(marked(source, layer, scale))
         parts.append(quantise(values, scale[:, None, None], signed=source.signed).tobytes())
     return Thumbnails(source.id, rows, cols, source.signed, scales, b"".join(parts))
+
+
+def marked(source: Source, layer: int, scale: NDArray[np.floating] | list[float]) -> list[float]:
+    """Return the scales of a layer's heads, `PRUNED` beyond those that there are."""
+    present = len(source.layer(layer))
+    return [float(value) if head < present else PRUNED for head, value in enumerate(scale)]
 
 
 def padded(source: Source, layer: int) -> NDArray[np.float32]:

@@ -83,7 +83,7 @@ export interface Thumbs {
   cols: number;
   gamma: number;
   signed: boolean;
-  /** Largest absolute value per [layer][head], the scale of that thumbnail. */
+  /** Largest absolute value per [layer][head], the scale of that thumbnail; -1: there is no such head (pruned). */
   scale: number[][];
 }
 
@@ -257,6 +257,21 @@ export interface ViewOptions {
   methods: string[];
   units: string[];
   filters: Partial<Filters>;
+}
+
+/** What a HeadGrid's options have besides. */
+export interface HeadGridOptions extends ViewOptions {
+  grid: GridOptions;
+}
+
+/** How heads stand, and which: by which statistic, in which order, from which value on, and by name. */
+export interface GridOptions {
+  sort: string;
+  order: string;
+  lowest: boolean;
+  /** The least value shown, or (lowest first) the greatest; null: all. */
+  only: number | null;
+  heads: string;
 }
 
 /** What a HeadView's options have besides. */

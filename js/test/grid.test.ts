@@ -96,6 +96,7 @@ test("a thumbnail's colours are those of its own scale, or of one for all", () =
     peaks: [[0.5, 0.25]],
     map: "viridis",
     common: null,
+    mode: "sqrt",
   };
   const table = (range: number, scale: number): Uint32Array =>
     lut("viridis", { gamma: 0.5, scale, range: [0, range], mode: "sqrt", signed: false });

@@ -158,3 +158,30 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
     )
     assert spent[0] < 200
     assert spent[1] < 30
+
+
+def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_page, tmp_path, shots):
+    rng = np.random.default_rng(5)
+    layers = [np.exp(rng.normal(0, 2, (1, heads, 9, 9))) for heads in (4, 2, 4)]
+    trace = aw.from_attentions([one / one.sum(-1, keepdims=True) for one in layers], list("abcdefghi"))
+    sorted_ = aw.HeadGrid(trace, sort="entropy", order="within", lowest_first=True, palette="cividis")
+    plain = aw.HeadGrid(trace)
+    page = open_page(aw.to_html([sorted_, plain], tmp_path / "page.html").as_uri())
+    grid = page.locator(".aw-headgrid").first
+    grid.get_by_text("lowest first").wait_for()
+    assert grid.get_by_label("order of heads").input_value() == "within"
+    plot = page.locator(".aw-grid-plot").nth(1)
+    side = plot.bounding_box()["width"] / 4
+    plot.hover(position={"x": 2.5 * side, "y": 1.5 * side})
+    readout = page.locator(".aw-headgrid .aw-readout").nth(1)
+    assert "pruned: this layer has no such head" in readout.inner_text()
+    plot.hover(position={"x": 1.5 * side, "y": 1.5 * side})
+    assert "largest value" in readout.inner_text()
+    clear = """(plot, [x, y]) => {
+      const canvas = plot.querySelector("canvas"), dots = canvas.width / plot.clientWidth;
+      const { data } = canvas.getContext("2d").getImageData(x * dots, y * dots, 30, 30);
+      return data.filter((_, i) => i % 4 === 3 && data[i] === 0).length / 900;
+    }"""
+    assert plot.evaluate(clear, [2.2 * side, 1.2 * side]) > 0.3
+    assert plot.evaluate(clear, [1.2 * side, 1.2 * side]) == 0
+    page.screenshot(path=shots / "grid-pruned.png", full_page=True)

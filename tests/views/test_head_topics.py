@@ -101,3 +101,34 @@ def test_thumbnails_of_many_heads_are_small_rather_than_none(layers, heads, side
     assert made is not None
     assert (made.rows, made.cols) == (side, side)
     assert len(made.data) == layers * heads * side**2 <= THUMB_BUDGET
+
+
+def test_the_order_of_heads_can_be_given_from_python(given):
+    view = aw.HeadGrid(given(), sort="entropy", order="groups", lowest_first=True, only=0.5, heads="1, *.0")
+    assert view.options["grid"] == {
+        "sort": "entropy",
+        "order": "groups",
+        "lowest": True,
+        "only": 0.5,
+        "heads": "1, *.0",
+    }
+    assert aw.HeadGrid(given()).options["grid"]["order"] == "layers"
+    assert aw.HeadGrid(given(), palette="cividis", scale="log").options["filters"]["palette"] == "cividis"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"sort": "entropie"}, ValueError, "Did you mean 'entropy'"),
+        ({"sort": "entropy", "order": "group"}, ValueError, "Did you mean 'groups'"),
+        ({"heads": "3:7"}, ValueError, "'3.7' for a head"),
+        ({"sort": "entropy", "only": "half"}, TypeError, "not a number"),
+        ({"only": 0.5}, ValueError, "name it with sort="),
+        ({"sorted": "entropy"}, TypeError, "Did you mean 'sort'"),
+        ({"keep_mass": 0.5}, TypeError, "takes no keyword 'keep_mass'"),
+        ({"sort": "special_mass"}, ValueError, "special"),
+    ],
+)
+def test_what_a_grid_cannot_sort_by_is_said(given, options, error, words):
+    with pytest.raises(error, match=words):
+        aw.HeadGrid(given(), **options)

@@ -140,6 +140,35 @@ def test_pruned_layers_are_sent_with_the_heads_they_have(softmax):
     assert "heads 0 to 1" in reply["message"]
 
 
+@pytest.mark.parametrize("side", [6, 80])
+def test_thumbnails_tell_pruned_heads_from_dark_ones(softmax, side):
+    numbers = (softmax((1, 4, side, side)), softmax((1, 2, side, side), 1))
+    store = aw.HeadGrid(aw.from_attentions(numbers, [str(i) for i in range(side)]), units=["token"]).store
+    [thumbs] = store.header["thumbs"]
+    assert [[value < 0 for value in layer] for layer in thumbs["scale"]] == [
+        [False] * 4,
+        [False] * 2 + [True] * 2,
+    ]
+
+
+def test_a_view_of_all_heads_has_those_of_its_layer_without_asking(softmax):
+    trace = aw.from_attentions(softmax((6, 8, 160, 160)), [str(i) for i in range(160)])
+    store = aw.Heatmap(trace, units=["token"], layer=2, head=3).store
+    sent = [(t["layer"], t["head"]) for t in store.header["tiles"]]
+    assert sent == [(2, 3)]
+    aw.HeadView(trace, units=["token"])
+    sent = [(t["layer"], t["head"]) for t in store.header["tiles"]]
+    assert sent == [(2, head) for head in (*range(8), "mean", "max")]
+    assert len(store.eager) < 1_200_000
+
+
+def test_options_that_are_added_leave_the_reader_s_filters_alone(given):
+    view = aw.HeadView(given())
+    view.options = {**view.options, "filters": {"mass": 0.5}, "heads": [1]}  # as the browser does
+    view.add_options(saes=[])
+    assert (view.options["filters"], view.options["heads"], view.options["saes"]) == ({"mass": 0.5}, [1], [])
+
+
 def test_words_are_aggregated_as_the_map_does(minilm_trace):
     store = aw.Explorer(minilm_trace).store
     values, _ = tile_of(store, "attention/word/self", 3, 5)

@@ -6,11 +6,12 @@ import { createAnswers } from "../answers.ts";
 import { heatMap } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
 import { density, fill, flag, h, keyboard, on, place, setSizes, spotAt, thinned, watchWidth } from "../dom.ts";
+import { filtersOf, setFilters } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
-import type { Source } from "../wire.ts";
+import type { HeadGridOptions, Source } from "../wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { type Arrangement, arrange, type Spot, thumbSide } from "./grid/arrange.ts";
-import { type Atlas, paintAtlas, peaksOf } from "./grid/atlas.ts";
+import { type Atlas, isPruned, paintAtlas, peaksOf } from "./grid/atlas.ts";
 import { createControls } from "./grid/controls.ts";
 import { createKnockout } from "./grid/knockout.ts";
 import { createPreview } from "./grid/preview.ts";
@@ -35,12 +36,22 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const colNames = h("div.grid-cols", { "aria-hidden": "true" });
   const figure = h("div.figure.grid", h("i"), colNames, rowNames, plot);
   const readout = createReadout();
-  const scale = createScale(signal, false, () => draw());
+  const scale = createScale(signal, true, () =>
+    setFilters(ctx, { scale: scale.mode(), extent: scale.common() ? "all" : "map" }),
+  );
   const answers = createAnswers(ctx, signal, () => {
     controls.update(ctx.source());
     draw();
   });
-  const controls = createControls(signal, answers, () => draw());
+  const { grid } = ctx.options as Partial<HeadGridOptions>;
+  const controls = createControls(signal, answers, grid, (now) => {
+    // Of an Explorer's grid Python keeps no order.
+    if (now && grid) {
+      ctx.model.set("options", { ...ctx.model.get("options"), grid: now } as HeadGridOptions);
+      ctx.model.save_changes();
+    }
+    draw();
+  });
   const preview = createPreview(ctx, signal);
   // Among other views there is a Heatmap beside it.
   const isAlone = ctx.el === root;
@@ -82,7 +93,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     source,
     sheet: found,
     peaks,
-    map: heatMap(source.signed, ctx.theme),
+    map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
+    mode: scale.mode(),
     common: scale.common() ? Math.max(0, ...peaks.flat()) : null,
   });
 
@@ -94,7 +106,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const [rows, cols] = sizes(source);
     const why = found ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
-    const how = [dots, ctx.theme, scale.common(), ctx.options.indexBase, controls.state(), why];
+    const { palette, scale: mode, extent } = filtersOf(ctx);
+    scale.follow(mode || "sqrt", extent === "all");
+    const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
     const look = [source.id, rows, cols, width, ...how].join("|");
     if (look !== drawn || found !== sheet) {
       if (found && found !== sheet) peaks = peaksOf(found);
@@ -174,7 +188,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const top = scale.common() ? common : 1;
     const pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
     scale.show({
-      map: heatMap(source.signed, ctx.theme),
+      map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
       range: [source.signed ? -top : 0, top],
       words: why || pooled,
       button: scale.common()
@@ -221,12 +235,14 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   const wordsAt = (source: Source, at: Spot): string => {
     const layer = source.layers[at.layer] as number;
+    const name = placeWords(ctx, layer, source.heads?.[at.head] ?? "-");
+    if (isPruned(sheet, at)) return `${name} · pruned: this layer has no such head`;
     const peak = sheet && peaks[at.layer]?.[at.head];
     const later = source.computed?.includes(layer) === false ? " · computed when it is opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const statistic = controls.statistic();
     const value = statistic ? ` · ${statistic.title} ${printed(statistic.of(at), true)}` : "";
-    return placeWords(ctx, layer, source.heads?.[at.head] ?? "-") + value + most;
+    return name + value + most;
   };
 
   const find = (event: MouseEvent): [number, number] | null => {
@@ -240,7 +256,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   };
   const choose = (at: [number, number] | null): void => {
     const found = headAt(at);
-    if (!found) return;
+    if (!found || isPruned(sheet, found)) return;
     const { layers, heads } = ctx.source();
     const layer = layers[found.layer] as number;
     ctx.selection.set(heads ? { layer, head: heads[found.head] as number } : { layer });

@@ -1,6 +1,6 @@
 /** All thumbnails as one picture, wherever the arrangement puts them. */
 import { decodeCode, peakCode } from "../../codec.ts";
-import { lut, type MapName } from "../../colour.ts";
+import { lut, type MapName, type Mode } from "../../colour.ts";
 import type { ThumbSheet } from "../../context.ts";
 import type { Source, Thumbs } from "../../wire.ts";
 import { paintFrame } from "../paint.ts";
@@ -34,28 +34,33 @@ export interface Atlas {
   map: MapName;
   /** The end of a scale for all; null: every thumbnail has its own. */
   common: number | null;
+  mode: Mode;
 }
 
 /** Tables of colours by what they depend on: thousands of thumbnails share a few. */
 const tables = new WeakMap<ThumbSheet, Map<string, Uint32Array>>();
 
 /** Colours of one thumbnail. */
-export function tableOf({ sheet, peaks, map, common }: Atlas, { layer, head }: Spot): Uint32Array {
+export function tableOf({ sheet, peaks, map, common, mode }: Atlas, { layer, head }: Spot): Uint32Array {
   const { gamma, signed, scale } = sheet.meta;
   const own = scale[layer]?.[head] ?? 0;
   const top = common ?? peaks[layer]?.[head] ?? 0;
   // Only the ratio of scale and range matters; on its own scale it is mostly 1.
   const ratio = top > 0 ? own / top : 0;
-  const name = `${map} ${ratio.toPrecision(4)}`;
+  const name = `${map} ${mode} ${ratio.toPrecision(4)}`;
   const known = tables.get(sheet) ?? new Map<string, Uint32Array>();
   tables.set(sheet, known);
   let table = known.get(name);
   if (!table) {
-    table = lut(map, { gamma, scale: ratio, range: [signed ? -1 : 0, 1], mode: "sqrt", signed });
+    table = lut(map, { gamma, scale: ratio, range: [signed ? -1 : 0, 1], mode, signed });
     known.set(name, table);
   }
   return table;
 }
+
+/** Whether there is no such head in its layer. */
+export const isPruned = (sheet: ThumbSheet | undefined, { layer, head }: Spot): boolean =>
+  (sheet?.meta.scale[layer]?.[head] ?? 0) < 0;
 
 /** Paint an arrangement with `px` pixels a cell; the last `foot` rows of pixels of a cell are left free. */
 export function paintAtlas(
@@ -78,7 +83,7 @@ export function paintAtlas(
   for (const [row, { spots }] of lines.entries()) {
     for (const [col, spot] of spots.entries()) {
       const start = spot ? starts[spot.layer]?.[spot.head] : undefined;
-      if (!spot || start === undefined) continue;
+      if (!spot || start === undefined || isPruned(atlas.sheet, spot)) continue;
       const frame = { x: col * px, y: row * px, width: px - gap, height: px - gap - foot };
       paintFrame(
         pixels,
@@ -90,4 +95,20 @@ export function paintAtlas(
     }
   }
   pen.putImageData(image, 0, 0);
+  pen.strokeStyle = "#888";
+  for (const [row, { spots }] of lines.entries()) {
+    for (const [col, spot] of spots.entries()) {
+      if (spot && isPruned(atlas.sheet, spot)) hatch(pen, col * px, row * px, px - gap);
+    }
+  }
+}
+
+/** Where there is no head: nothing, said by a hatching. */
+function hatch(pen: CanvasRenderingContext2D, x: number, y: number, size: number): void {
+  pen.beginPath();
+  for (let at = 0; at < 2 * size; at += 5) {
+    pen.moveTo(x + Math.max(0, at - size), y + Math.min(size, at));
+    pen.lineTo(x + Math.min(size, at), y + Math.max(0, at - size));
+  }
+  pen.stroke();
 }

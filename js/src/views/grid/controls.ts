@@ -2,7 +2,7 @@
 import type { Answers } from "../../answers.ts";
 import { h, on, put } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import type { Source } from "../../wire.ts";
+import type { GridOptions, Source } from "../../wire.ts";
 import { createMenu } from "../menu.ts";
 import { headFilter, type Order, type Spot } from "./arrange.ts";
 
@@ -52,19 +52,38 @@ const ORDERS: Record<Order, string> = {
 };
 const STEPS = 100;
 
-export function createControls(signal: AbortSignal, answers: Answers, changed: () => void): Controls {
-  let chosen = "";
-  let lowest = false;
+const NOTHING: GridOptions = { sort: "", order: "layers", lowest: false, only: null, heads: "" };
+
+/** It opens as `start` says; `changed` is told what the reader then chose, or nothing while a slider still moves. */
+export function createControls(
+  signal: AbortSignal,
+  answers: Answers,
+  start: GridOptions = NOTHING,
+  changed: (now?: GridOptions) => void,
+): Controls {
+  let chosen = start.sort;
+  let lowest = start.lowest;
+  /** A value that was given, until the slider is moved. */
+  let limit = start.only;
   let source: Source | null = null;
   let found: Chosen | null = null;
   let foundFor: unknown = null;
-  let named = headFilter("");
+  let named = headFilter(start.heads);
+  const tell = (): void =>
+    changed({
+      sort: chosen,
+      order: order.value,
+      lowest,
+      only: found && (limit !== null || least.value !== "0") ? edge(found) : limit,
+      heads: names.value,
+    });
   const menu = createMenu("statistic", signal, (name) => {
     chosen = name;
     if (name && order.value === "layers") order.value = "all";
     least.value = "0";
+    limit = null;
     if (source) update(source);
-    changed();
+    tell();
   });
   const order = h(
     "select.button",
@@ -104,30 +123,41 @@ export function createControls(signal: AbortSignal, answers: Answers, changed: (
     counted,
   );
 
-  on(order, signal, { change: changed });
-  on(least, signal, { input: changed });
+  order.value = start.order;
+  names.value = start.heads;
+  on(order, signal, { change: tell });
+  on(least, signal, {
+    input() {
+      limit = null;
+      changed();
+    },
+    change: tell,
+  });
   on(names, signal, {
     input() {
       named = headFilter(names.value);
       names.ariaInvalid = String(!named);
       changed();
     },
+    change: tell,
   });
   on(direction, signal, {
     click() {
       lowest = !lowest;
-      changed();
+      limit = null;
+      tell();
     },
   });
   on(stop, signal, { click: () => answers.cancel("head_statistics") });
 
   /** The value that heads must reach (or, lowest first, must not exceed). */
   const edge = ({ low, high }: Chosen): number => {
+    if (limit !== null) return limit;
     const share = Number(least.value) / STEPS;
     return lowest ? high - share * (high - low) : low + share * (high - low);
   };
   const passes = (spot: Spot): boolean => {
-    if (!found || least.value === "0") return true;
+    if (!found || (limit === null && least.value === "0")) return true;
     const value = found.of(spot);
     const slack = 1e-6 * (found.high - found.low);
     return lowest ? value <= edge(found) + slack : value >= edge(found) - slack;
@@ -166,6 +196,10 @@ export function createControls(signal: AbortSignal, answers: Answers, changed: (
         values.reduce((a, b) => (b > a ? b : a), -Infinity),
       ];
       found = { title: one?.title ?? "", of: ({ layer, head }) => values[layer * heads + head] ?? NaN, low, high };
+      if (limit !== null && high > low) {
+        const share = (lowest ? high - limit : limit - low) / (high - low);
+        least.value = String(Math.round(STEPS * Math.max(0, Math.min(1, share))));
+      }
     }
     const job = one && answers.job("head_statistics");
     work.hidden = !job;
@@ -188,7 +222,7 @@ export function createControls(signal: AbortSignal, answers: Answers, changed: (
     lowest: () => lowest,
     statistic: () => found,
     keeps: (spot, layer, head) => passes(spot) && (named?.(layer, head) ?? true),
-    state: () => [chosen, found !== null, order.value, lowest, least.value, names.value].join("|"),
+    state: () => [chosen, found !== null, order.value, lowest, least.value, limit, names.value].join("|"),
     update,
     count(shown, all) {
       put(direction, lowest ? "lowest first" : "highest first");

@@ -27,14 +27,14 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
   return {
     element,
     show(atlas, spot, side, words) {
-      const { source, sheet, map } = atlas;
+      const { source, sheet, map, mode } = atlas;
       put(caption, words);
       element.hidden = !spot;
       if (!spot) return;
       const layer = source.layers[spot.layer] as number;
       const head = source.heads ? (source.heads[spot.head] as number) : "-";
       const tile = ctx.tiles.get(source.id, layer, head);
-      const name = [source.id, layer, head, Boolean(tile), side, map, atlas.common].join();
+      const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common].join();
       const place = [source.id, layer, head].join();
       if (!tile && asked !== place && source.computed?.includes(layer) !== false) {
         clearTimeout(timer);
@@ -63,7 +63,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
         ? lut(map, {
             ...tile.meta,
             range: [source.signed ? -top : 0, top],
-            mode: "sqrt",
+            mode,
             signed: tile.meta.codec === "i8",
           })
         : tableOf(atlas, spot);
