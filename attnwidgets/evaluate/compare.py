@@ -13,7 +13,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.cache import Cache, fingerprint_of, key_of
-from attnwidgets.evaluate.compared_text import FAMILIES, Asked, Item, item_of, scores_of, traced
+from attnwidgets.evaluate.compared_text import ASKING, FAMILIES, Asked, Item, item_of, scores_of, traced
 from attnwidgets.evaluate.comparison import Comparison
 from attnwidgets.evaluate.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.faithfulness import ERASER, Plan
@@ -38,6 +38,9 @@ EVERY = {name: family for family, names in FAMILIES.items() for name in names}
 PAPER = {
     "removal": "DeYoung et al. 2020, ERASER; Shrikumar et al. 2017; Petsiuk et al. 2018; Amara et al. 2022",
     "single_removals": "Nguyen and Martinez 2020; Jain and Wallace 2019",
+    "infidelity": "Yeh et al. 2019",
+    "effective_complexity": "Nguyen and Martinez 2020",
+    "stability": "Yeh et al. 2019; Alvarez-Melis and Jaakkola 2018",
     "plausibility": "DeYoung et al. 2020, ERASER",
     "complexity": "Bhatt et al. 2020; Chalasani et al. 2020",
 }
@@ -77,8 +80,10 @@ def compare(
         methods: Names in `aw.methods()`, (name, options), functions of a trace that return Attributions; or a
             mapping from labels to these.
         metrics: Names: of `faithfulness` ("comprehensiveness", "sufficiency", "log_odds", "deletion",
-            "insertion"), "fidelity_plus" and "fidelity_minus" (hard, against the target), of
-            `single_removals`, of `plausibility` (texts with rationales) and of `complexity`.
+            "insertion"), "fidelity_plus" and "fidelity_minus" (hard, against the target; `characterization`
+            of `["removal"]` weighs the two), of `single_removals`, "infidelity", "effective_complexity", of
+            `plausibility` (texts with rationales), `complexity` and `stability` (which computes every method
+            anew under noise). All by the defaults of these functions, apart from what is named below.
         dataset: Texts; objects or mappings with `text` and, where there are any, `label` and `rationale`
             (`aw.demo_texts("test")`); pairs (text, label); or traces.
         model: As `aw.trace` takes it; not needed for traces.
@@ -231,7 +236,7 @@ def _asked(metrics: str | Sequence[str], operator: Any, target: Any, unit: str |
         for family in FAMILIES
         if any(EVERY[name] == family for name in names)
     }
-    if operator is None and {"removal", "single_removals"} & set(families):
+    if operator is None and set(ASKING) & set(families):
         message = "operator is missing: say how features are removed (see aw.evaluate.OPERATORS)."
         raise ValueError(message)
     return Asked(families, target, unit)
@@ -315,7 +320,7 @@ def _card(
         method="compare",
         warning="; ".join(notes),
         provenance={
-            "title": f"{family.replace('_', ' ')}{f', {plan.operator}' if family != 'complexity' else ''}",
+            "title": f"{family.replace('_', ' ')}{f', {plan.operator}' if family in ASKING else ''}",
             "model": about["model"],
             "paper": PAPER[family],
             "options": plan.options() | {"examples": len(entries)},

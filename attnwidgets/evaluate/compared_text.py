@@ -11,8 +11,10 @@ import numpy as np
 from attnwidgets.evaluate.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.complexity import METRICS as COMPLEXITY
 from attnwidgets.evaluate.complexity import complexity
+from attnwidgets.evaluate.effective_complexity import Needed, needed_questions
 from attnwidgets.evaluate.explained import explained, require_single, source_of
 from attnwidgets.evaluate.faithfulness import Example
+from attnwidgets.evaluate.infidelity import SAMPLES, SHARE, infidelity_questions
 from attnwidgets.evaluate.packing import Question, answer_all
 from attnwidgets.evaluate.plausibility import METRICS as PLAUSIBILITY
 from attnwidgets.evaluate.plausibility import plausibility
@@ -21,6 +23,8 @@ from attnwidgets.evaluate.removal_metrics import FIDELITY, RANDOM
 from attnwidgets.evaluate.removal_metrics import METRICS as REMOVAL
 from attnwidgets.evaluate.single_removals import EPSILON, single_questions
 from attnwidgets.evaluate.single_removals import METRICS as SINGLES
+from attnwidgets.evaluate.stability import METRICS as STABILITY
+from attnwidgets.evaluate.stability import stability
 from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
@@ -38,8 +42,18 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, tuple[str, ...]] = {
     "removal": (*REMOVAL, *FIDELITY),
     "single_removals": tuple(SINGLES),
+    "infidelity": ("infidelity",),
+    "effective_complexity": ("effective_complexity",),
+    "stability": STABILITY,
     "plausibility": tuple(PLAUSIBILITY),
     "complexity": tuple(COMPLEXITY),
+}
+ASKING = ("removal", "single_removals", "infidelity", "effective_complexity")
+"""Families that remove something."""
+_UNDEFINED = {
+    "single_removals": "undefined where one side is constant, or of fewer than two features",
+    "infidelity": "undefined where nothing is removed, or nothing left to read",
+    "effective_complexity": "undefined where no number of features will do, or nothing is ranked",
 }
 _DRAWS = 100  # of what costs no pass
 
@@ -178,7 +192,7 @@ class _Text:
     def __init__(
         self, trace: Trace, item: Item, seed: int, specs: Mapping[str, Any], asked: Asked, plan: Plan
     ) -> None:
-        self.asked, self.plan, self.seed = asked, plan, seed
+        self.asked, self.plan, self.seed, self.specs = asked, plan, seed, specs
         wanted = item.label if isinstance(asked.target, str) and asked.target == "label" else asked.target
         self.target: Target = resolve_target(trace, wanted, method="compare")
         self.explanations = {
@@ -211,12 +225,22 @@ class _Text:
                 self.notes,
             )
             found.append(("removal", example.questions()))
-        if metrics := self.asked.families.get("single_removals"):
-            features = removable(
-                self.one.trace, self.one.unit, self.one.stream, self.target, special=self.plan.special
+        features = removable(
+            self.one.trace, self.one.unit, self.one.stream, self.target, special=self.plan.special
+        )
+        seed, draws = [self.plan.seed, self.seed], self.plan.draws
+        index, score = self.target.index, self.plan.score
+        if "infidelity" in self.asked.families:
+            sums = infidelity_questions(
+                self.one, features, index, SAMPLES, SHARE, score or "number", draws, seed, normalize=False
             )
-            seed = [self.plan.seed, self.seed]
-            index, score = self.target.index, self.plan.score
+            found.append(("infidelity", sums))
+        if "effective_complexity" in self.asked.families:
+            needed = Needed(score=score, oracle=self.plan.oracle or "leave_one_out")
+            found.append(
+                ("effective_complexity", needed_questions(self.one, features, index, needed, draws, seed))
+            )
+        if metrics := self.asked.families.get("single_removals"):
             asking = single_questions(
                 self.one, features, index, metrics, None, EPSILON, EPSILON, score, _DRAWS, seed
             )
@@ -241,16 +265,21 @@ class _Text:
 
     def take(self, family: str, scores: NDArray[np.float64]) -> None:
         """Keep the scores of a family [metric, method, x or none]."""
+        scores = scores[None] if scores.ndim == 1 else scores  # of one metric
         scores = scores[..., None] if scores.ndim == 2 else scores  # noqa: PLR2004 - without x
         names = [*self.one.values, *(FLAT if family == "complexity" else (RANDOM, "oracle"))]
         for place in range(scores.shape[1]):
             self.found["rows"].setdefault(names[place], {})[family] = scores[:, place].tolist()
-        if family == "single_removals" and np.isnan(scores).any():
-            self.notes["undefined where one side is constant, or of fewer than two features"] = None
+        if family in _UNDEFINED and np.isnan(scores).any():
+            self.notes[_UNDEFINED[family]] = None
         self.found["notes"] = list(self.notes)
 
     def _at_once(self) -> None:
-        """Score what the model is not asked for."""
+        """Score what nothing is removed for."""
+        if metrics := self.asked.families.get("stability"):
+            card = stability(self.one.trace, self.specs, self.target, seed=self.plan.seed + self.seed)
+            self.notes |= dict.fromkeys(filter(None, [card.warning]))
+            self.take("stability", card.select(metric=list(metrics)).samples[0])
         if metrics := self.asked.families.get("complexity"):
             read = {
                 name: one if self.asked.unit is None else one.to(self.asked.unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,7 +10,16 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.explained import explained, is_constant, watched
-from attnwidgets.evaluate.ordering import ORACLES, Oracle, only, oracle_order, random_orders, ranked, without
+from attnwidgets.evaluate.ordering import (
+    ORACLES,
+    Oracle,
+    answered,
+    only,
+    oracle_questions,
+    random_orders,
+    ranked,
+    without,
+)
 from attnwidgets.evaluate.removal import Operator, removable, removing
 from attnwidgets.evaluate.removal_metrics import RANDOM, Score, read_score
 from attnwidgets.evaluate.scorecard import Scorecard
@@ -17,14 +27,18 @@ from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.ordering import Order
+    from attnwidgets.evaluate.explained import Explained
+    from attnwidgets.evaluate.ordering import Order, Questions
     from attnwidgets.evaluate.removal import Answers
 
     Float = NDArray[np.float64]
 
 PAPER = "Nguyen and Martinez 2020, On Quantitative Aspects of Model Interpretability"
+EPSILON = 0.1
 _CHOICES = {
     "selected": ("kept", "deleted"),
     "loss": ("change", "log_loss"),
@@ -39,7 +53,7 @@ def effective_complexity(
     target: Any = None,
     *,
     operator: Operator,
-    epsilon: float = 0.1,
+    epsilon: float = EPSILON,
     selected: Literal["kept", "deleted"] = "kept",
     loss: Literal["change", "log_loss"] = "change",
     score: Score | None = None,
@@ -92,16 +106,18 @@ def effective_complexity(
             message = f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}"
             raise ValueError(message)
     inputs = explained(traces, explanations, target, "effective_complexity", unit)
-    kept = selected == "kept"
     samples = []
     for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method="effective_complexity")
         features = removable(one.trace, one.unit, one.stream, meant, special=special)
-        n = len(one.unit)
-
-        def read(answers: Answers, index: int | None = meant.index) -> Float:
-            return read_score(answers, score, index)
-
+        questions = needed_questions(
+            one,
+            features,
+            meant.index,
+            Needed(epsilon, selected, loss, score, by, oracle),
+            draws,
+            [seed, number],
+        )
         with removing(
             one.trace,
             operator,
@@ -111,31 +127,7 @@ def effective_complexity(
             batch_size=batch_size,
             watched=len(inputs) == 1,
         ) as ask:
-            best = oracle_order(oracle, n, features, ask, read, keep=kept, longest=len(features))
-            rows: list[list[Order]] = [
-                [] if is_constant(values[features]) else [ranked(values, features, by=by)]
-                for values in one.values.values()
-            ]
-            rows += [random_orders(features, draws, [seed, number]), [best]]
-            ks = range(len(features) + 1)
-            gone = [
-                only(n, order, features, k) if kept else without(n, order, k)
-                for row in rows
-                for order in row
-                for k in ks
-            ]
-            answers = ask(np.stack([np.zeros(n, dtype=bool), *gone]))
-        numbers = read(answers) if loss == "change" else -answers.log_p
-        losses = np.abs(numbers - numbers[0]) if loss == "change" else numbers
-        met = losses < epsilon if kept else losses >= epsilon
-        firsts = [_first(one_met) for one_met in met[1:].reshape(-1, len(ks))]
-        counts = np.cumsum([0, *(len(row) for row in rows)])
-        samples.append(
-            [
-                float(np.mean(firsts[start:stop])) if stop > start else float("nan")
-                for start, stop in pairwise(counts)
-            ]
-        )
+            samples.append(answered(questions, ask))
     first = inputs[0]
     found = np.array(samples)[:, None, :, None]
     undefined = np.isnan(found[:, :, : len(first.values)]).any()
@@ -168,6 +160,52 @@ def effective_complexity(
             "steps": [],
         },
     )
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What "needed" means; see `effective_complexity`."""
+
+    epsilon: float = EPSILON
+    selected: str = "kept"
+    loss: str = "change"
+    score: Score | None = None
+    by: str = "magnitude"
+    oracle: Oracle = "greedy"
+
+
+def needed_questions(
+    one: Explained, features: Order, index: int | None, needed: Needed, draws: int, seed: Sequence[int]
+) -> Questions[list[float]]:
+    """Yield what is to be removed from one input, and return k* of every method, baselines last."""
+    kept, n = needed.selected == "kept", len(one.unit)
+
+    def read(answers: Answers) -> Float:
+        return read_score(answers, needed.score, index)
+
+    best = yield from oracle_questions(needed.oracle, n, features, read, keep=kept, longest=len(features))
+    rows: list[list[Order]] = [
+        [] if is_constant(values[features]) else [ranked(values, features, by=needed.by)]
+        for values in one.values.values()
+    ]
+    rows += [random_orders(features, draws, seed), [best]]
+    ks = range(len(features) + 1)
+    gone = [
+        only(n, order, features, k) if kept else without(n, order, k)
+        for row in rows
+        for order in row
+        for k in ks
+    ]
+    answers = yield np.stack([np.zeros(n, dtype=bool), *gone])
+    numbers = read(answers) if needed.loss == "change" else -answers.log_p
+    losses = np.abs(numbers - numbers[0]) if needed.loss == "change" else numbers
+    met = losses < needed.epsilon if kept else losses >= needed.epsilon
+    firsts = [_first(one_met) for one_met in met[1:].reshape(-1, len(ks))]
+    counts = np.cumsum([0, *(len(row) for row in rows)])
+    return [
+        float(np.mean(firsts[start:stop])) if stop > start else float("nan")
+        for start, stop in pairwise(counts)
+    ]
 
 
 def _first(met: NDArray[np.bool_]) -> float:

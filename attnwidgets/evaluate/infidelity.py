@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.evaluate.explained import explained, watched
+from attnwidgets.evaluate.ordering import answered
 from attnwidgets.evaluate.removal import Operator, removable, removing
 from attnwidgets.evaluate.removal_metrics import RANDOM, Score, read_score
 from attnwidgets.evaluate.scorecard import Scorecard
 from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.explained import Explained
+    from attnwidgets.evaluate.ordering import Order, Questions
 
     Float = NDArray[np.float64]
 
 PAPER = "Yeh et al. 2019, On the (In)fidelity and Sensitivity of Explanations"
+SAMPLES, SHARE = 64, 0.5
 
 
 def mean_squared_error(expected: Any, changes: Any, *, normalize: bool = False) -> float:
@@ -44,8 +51,8 @@ def infidelity(
     target: Any = None,
     *,
     operator: Operator,
-    samples: int = 64,
-    share: float = 0.5,
+    samples: int = SAMPLES,
+    share: float = SHARE,
     normalize: bool = False,
     score: Score | None = "number",
     special: bool = False,
@@ -99,7 +106,9 @@ def infidelity(
     for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method="infidelity")
         features = removable(one.trace, one.unit, one.stream, meant, special=special)
-        generator = np.random.default_rng([seed, number])
+        questions = infidelity_questions(
+            one, features, meant.index, samples, share, score, draws, [seed, number], normalize=normalize
+        )
         with removing(
             one.trace,
             operator,
@@ -109,28 +118,7 @@ def infidelity(
             batch_size=batch_size,
             watched=len(inputs) == 1,
         ) as ask:
-            if not len(features):
-                rows.append([np.nan] * (len(one.values) + 2))
-                continue
-            sets = generator.random((samples, len(features))) < share
-            empty = ~sets.any(axis=1)
-            sets[empty, generator.integers(len(features), size=int(empty.sum()))] = True
-            gone = np.zeros((samples + 1, len(one.unit)), dtype=bool)
-            gone[:-1, features] = sets
-            numbers = read_score(ask(gone), score, meant.index)
-        changes = numbers[-1] - numbers[:-1]
-        chosen = sets.astype(float)
-        random = generator.normal(size=(draws, len(features)))
-        rows.append(
-            [
-                *(
-                    mean_squared_error(chosen @ values[features], changes, normalize=normalize)
-                    for values in one.values.values()
-                ),
-                float(np.mean([mean_squared_error(chosen @ v, changes, normalize=True) for v in random])),
-                _least(chosen, changes),
-            ]
-        )
+            rows.append(answered(questions, ask))
     first = inputs[0]
     found = np.array(rows)[:, None, :, None]
     return Scorecard(
@@ -162,6 +150,41 @@ def infidelity(
             "steps": [],
         },
     )
+
+
+def infidelity_questions(
+    one: Explained,
+    features: Order,
+    index: int | None,
+    samples: int,
+    share: float,
+    score: Score | None,
+    draws: int,
+    seed: Sequence[int],
+    *,
+    normalize: bool,
+) -> Questions[list[float]]:
+    """Yield what is to be removed from one input, and return its scores [method], baselines last."""
+    if not len(features):
+        return [np.nan] * (len(one.values) + 2)
+    generator = np.random.default_rng(seed)
+    sets = generator.random((samples, len(features))) < share
+    empty = ~sets.any(axis=1)
+    sets[empty, generator.integers(len(features), size=int(empty.sum()))] = True
+    gone = np.zeros((samples + 1, len(one.unit)), dtype=bool)
+    gone[:-1, features] = sets
+    numbers = read_score((yield gone), score, index)
+    changes = numbers[-1] - numbers[:-1]
+    chosen = sets.astype(float)
+    random = generator.normal(size=(draws, len(features)))
+    return [
+        *(
+            mean_squared_error(chosen @ values[features], changes, normalize=normalize)
+            for values in one.values.values()
+        ),
+        float(np.mean([mean_squared_error(chosen @ v, changes, normalize=True) for v in random])),
+        _least(chosen, changes),
+    ]
 
 
 def _least(chosen: Float, changes: Float) -> float:

@@ -10,7 +10,16 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.evaluate import compare, complexity, faithfulness, fidelity, plausibility, single_removals
+from attnwidgets.evaluate import (
+    compare,
+    complexity,
+    effective_complexity,
+    faithfulness,
+    fidelity,
+    infidelity,
+    plausibility,
+    single_removals,
+)
 from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
@@ -61,6 +70,29 @@ def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -
     assert found.table.metrics == EVERY
     assert found.table.methods == ("saliency", "signed", "length", "random", "oracle")
     same(found.table.mean[:3, :3, 0], plain.mean[:, :3].mean(-1))
+
+
+def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
+    chosen = {"saliency": "saliency", "length": lengths}
+    metrics = ["infidelity", "effective_complexity", "max_sensitivity", "average_sensitivity"]
+    found = compare(chosen, metrics, TEXTS[:3], *classifier, operator="mask", draws=4)
+    traces = aw.trace(*classifier, TEXTS[:3])
+    assert found.table.metrics == tuple(metrics)
+    alone = {
+        "infidelity": infidelity(traces, chosen, operator="mask", samples=64),
+        "effective_complexity": effective_complexity(traces, chosen, operator="mask", oracle="leave_one_out"),
+    }
+    same(found["effective_complexity"].of("saliency"), alone["effective_complexity"].of("saliency"))
+    same(found["effective_complexity"].of("oracle"), alone["effective_complexity"].of("oracle"))
+    # Its sets are drawn by a seed of the text's own; on one text the oracle leaves less than any method.
+    ours, theirs = found["infidelity"], alone["infidelity"]
+    assert (ours.of("oracle") <= ours.of("saliency") + 1e-12).all()
+    assert ours.mean[0, 0, 0] == pytest.approx(theirs.mean[0, 0, 0], rel=0.5)
+    moved = found["stability"]
+    assert (moved.of("saliency") > 0).all()
+    assert not moved.of("length").any(), "lengths do not see noise"
+    with pytest.raises(ValueError, match="operator is missing"):
+        compare(chosen, "infidelity", TEXTS, *classifier)
 
 
 def test_a_decoder_and_one_of_two_stacks_are_compared_as_well() -> None:
