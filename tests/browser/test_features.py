@@ -172,6 +172,9 @@ trace = aw.trace(model, tokenizer, texts[0])""",
     "aw.FeatureTable(stats)",
     "panel = aw.FeaturePanel(stats)\npanel",
     "steer = aw.SteerView(trace, sae, stats=stats, sentences=texts[:4])\nsteer",
+    """above = aw.SAE.train(model, tokenizer, texts * 3, site="encoder.layer.4", d_sae=64, steps=60, batch_size=64)
+explorer = aw.explore(model, tokenizer, texts[1], features=[sae, above], stats=[stats])
+explorer""",
 )
 
 
@@ -188,7 +191,7 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
     field.press("Enter")
     lab.until(f"stats.names.get({feature})", "royalty")
     lab.do(f"panel.selection.feature = {feature}")
-    panel = page.locator(".aw-feature-panel")
+    panel = page.locator(".aw-feature-panel.aw-root")
     page.wait_for_function("() => document.querySelector('.aw-feature-panel .aw-name')?.value === 'royalty'")
     steer = page.locator(".aw-steer")
     steer.locator("tbody tr").first.wait_for(timeout=30_000)
@@ -198,3 +201,19 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
     page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=before)
     assert lab.ask("sum(len(m._forward_hooks) for m in model.modules())") == 0
     panel.screenshot(path=shots / "feature-named.png")
+    explorer = page.locator(".aw-explorer")
+    strip = explorer.locator(".aw-feature-strip")
+    strip.locator(".aw-feature-ranked li").first.wait_for(timeout=60_000)
+    for layer, site, of in ((2, "blocks.2", "sae"), (4, "blocks.4", "above")):
+        lab.do(f"explorer.selection.layer = {layer}")
+        strip.get_by_text(site).first.wait_for()
+        explorer.locator(".aw-strip-view .aw-tok").nth(3).hover()
+        strip.locator(".aw-readout b").wait_for()
+        ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).top(3, 8)]"
+        names = [f"#{j} royalty" if (j, of) == (int(feature), "sae") else f"#{j}" for j in lab.ask(ranked)]
+        page.wait_for_function(
+            "names => JSON.stringify([...document.querySelectorAll('.aw-explorer .aw-feature-ranked button')]"
+            ".map(b => b.textContent)) === JSON.stringify(names)",
+            arg=names,
+        )
+    explorer.screenshot(path=shots / "feature-explorer-live.png")
