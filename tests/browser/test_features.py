@@ -172,7 +172,8 @@ trace = aw.trace(model, tokenizer, texts[0])""",
     "aw.FeatureTable(stats)",
     "panel = aw.FeaturePanel(stats)\npanel",
     "steer = aw.SteerView(trace, sae, stats=stats, sentences=texts[:4])\nsteer",
-    """above = aw.SAE.train(model, tokenizer, texts * 3, site="encoder.layer.4", d_sae=64, steps=60, batch_size=64)
+    """small = dict(d_sae=64, steps=60, batch_size=64)
+above = aw.SAE.train(model, tokenizer, texts * 3, site="encoder.layer.4", **small)
 explorer = aw.explore(model, tokenizer, texts[1], features=[sae, above], stats=[stats])
 explorer""",
 )
