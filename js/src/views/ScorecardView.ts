@@ -470,7 +470,7 @@ export const renderScorecardView = view((ctx, root, signal) => {
   });
   const step = (by: number) => (): void => {
     const last = card().places.length - 1;
-    point(hovered < 0 ? (by > 0 ? 0 : last) : Math.max(0, Math.min(last, hovered + by)));
+    point(hovered < 0 ? (by === 1 || by === -Infinity ? 0 : last) : Math.max(0, Math.min(last, hovered + by)));
   };
   const keys = {
     ArrowLeft: step(-1),

@@ -1,0 +1,105 @@
+"""RemovalView on a page: the slider plays without a kernel, and what needs one says so."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return aw.trace(random_classifier(), tiny.wordpiece(), "unbelievable cat the cat")
+
+
+@pytest.fixture(scope="module")
+def found(trace):
+    values = np.random.default_rng(2).normal(size=len(trace.axes()[0]))
+    return aw.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made")
+
+
+@pytest.fixture
+def page(trace, found, page_of, request):
+    page = page_of(aw.RemovalView(trace, found), **getattr(request, "param", {}))
+    page.locator(".aw-removal .aw-point").wait_for(state="attached")
+    return page
+
+
+def struck(page):
+    return page.locator(".aw-removal .aw-tok[data-gone]").all_inner_texts()
+
+
+def step(page, key, times=1):
+    page.locator(".aw-removal-control input").focus()
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def test_the_slider_takes_tokens_away_in_the_order_of_the_explanation(page, trace, found):
+    order = [
+        i for i in np.argsort(-found.values, kind="stable") if not trace.axes()[0].units["token"].special[i]
+    ]
+    curve = aw.evaluate.faithfulness(
+        trace, found, operator="mask", metrics="deletion", thresholds=[k / len(order) for k in range(4)]
+    ).of("made")[0, 0]
+    assert struck(page) == []
+    step(page, "ArrowRight", 3)
+    labels = [trace.tokens[i] for i in sorted(order[:3])]
+    assert struck(page) == labels
+    assert page.locator(".aw-tok[data-in='[MASK]']").count() == 3
+    said = page.locator(".aw-removal > div > .aw-readout").inner_text()
+    now, before = (float(found) for found in re.findall(r"([\d.]+) %", said)[:2])
+    assert now == pytest.approx(100 * curve[3], abs=0.06)
+    assert before == pytest.approx(100 * curve[0], abs=0.06)
+    assert f"3 of {len(order)} tokens removed" in said
+    assert "predicted now:" in said
+    slider = page.locator(".aw-removal-control input")
+    assert slider.get_attribute("aria-valuetext").startswith("3 of")
+    page.get_by_text("keep only the top k").click()
+    assert struck(page) == [label for i, label in enumerate(trace.tokens) if i in order[3:]]
+    page.locator(".aw-tok", has_text=trace.tokens[order[0]]).first.click()
+    assert page.locator(".aw-removal-control output").inner_text().startswith("1 of")
+
+
+def test_the_point_moves_with_a_drag_on_the_curve_and_plays(page):
+    plot = page.locator(".aw-removal .aw-profile-plot")
+    box = plot.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
+    half = page.locator(".aw-removal-control output").inner_text()
+    assert not half.startswith("0 of")
+    step(page, "Home")
+    page.get_by_role("button", name="play").click()
+    page.wait_for_function("() => document.querySelector('.aw-removal-control input').value === '2'")
+    page.get_by_role("button", name="pause").click()
+    at = page.locator(".aw-removal-control output").inner_text()
+    page.wait_for_timeout(600)
+    assert page.locator(".aw-removal-control output").inner_text() == at
+
+
+@pytest.mark.parametrize("page", [{"viewport": {"width": 340, "height": 800}}], indirect=True)
+def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, shots):
+    page.get_by_role("combobox", name="removed by").click()
+    grey = page.locator(".aw-menu [aria-disabled=true]")
+    assert grey.count() == 5
+    assert all("needs a running kernel" in text for text in grey.all_inner_texts())
+    page.keyboard.press("Escape")
+    page.locator(".aw-removal > .aw-head").get_by_text("words").click()
+    page.locator(".aw-removal .aw-tok", has_text="unbelievable").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=shots / "removal-narrow.png", full_page=True)
+
+
+def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(trace, page_of):
+    page = page_of(aw.RemovalView(trace, units=["token"]))
+    page.locator(".aw-removal .aw-point").wait_for(state="attached")
+    place = page.locator(".aw-removal > .aw-head > .aw-where")
+    assert "mean over its rows" in place.inner_text()
+    page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
+    page.get_by_text("not in this file; it needs a running kernel").first.wait_for()
+    page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
+    page.locator(".aw-removal-body:not([data-stale])").wait_for()
