@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._progress import progress
 from attnwidgets.views.menu import NEEDS_KERNEL
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def _answers(
     for view, name in zip(views, names, strict=True):
         archive = _Archive()
         told = []
-        for topic, args, (meta, buffers) in view.answers_for_page():
+        for topic, args, (meta, buffers) in progress(view.answers_for_page(), "answers of the page"):
             packed = [zlib.compress(data, _LEVEL) for data in buffers]
             room -= sum(map(len, packed)) * 4 // 3 + len(_json([topic, args, meta])) + 60 * len(packed)
             if room < 0:
