@@ -200,6 +200,23 @@ def test_on_an_additive_model_the_oracle_is_never_beaten_and_chance_lies_between
         assert (others.std(axis=1) > 0.001).all()
 
 
+def test_chance_never_wins_beyond_its_interval() -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(12, 5))
+    traces = [additive(list(own)) for own in weights]
+    chosen = {
+        "weights": [given(trace, [-9.0, *own]) for trace, own in zip(traces, weights, strict=True)],
+        "drawn": [given(trace, [-9.0, *rng.permutation(5)]) for trace in traces],
+    }
+    card = faithfulness(traces, chosen, 1, operator="zero", thresholds=(0.2, 0.4, 0.6))
+    low, high = card.interval
+    ours, drawn, random = (card.methods.index(name) for name in ("weights", "drawn", "random"))
+    assert (card.mean[0, ours] > high[0, random]).all()
+    assert (card.mean[1, ours] < low[1, random]).all()
+    assert (low[:, drawn] <= high[:, random]).all(), "an order that is drawn is one of chance"
+    assert (low[:, random] <= high[:, drawn]).all()
+
+
 def test_where_the_input_does_not_matter_all_score_as_chance(classified: Any) -> None:
     model = copy.deepcopy(classified.model)
     model.classifier.weight.data.zero_()
