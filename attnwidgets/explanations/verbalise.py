@@ -94,18 +94,40 @@ def _attributions(one: Attributions) -> str:
         parts = [_attributions(one.select(place)) for place in range(min(SPANS, one.shape[0]))]
         more = one.shape[0] - len(parts)
         return " ".join([*parts, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
-    values = np.asarray(one.values, dtype=np.float64)
-    target = one.targets[0].strip()
+    unit = one.unit.replace("_", " ")
+    return row_words(
+        _name(one), one.values, one.labels, target=one.targets[0].strip(), foil=one.foil, unit=unit
+    )
+
+
+def row_words(
+    name: str,
+    row: NDArray[np.floating],
+    labels: Sequence[str],
+    *,
+    target: str = "",
+    foil: str | None = None,
+    unit: str = "token",
+) -> str:
+    """Return a row of attributions in words; its twin is in `js/src/views/verbalise.ts`.
+
+    Args:
+        name: What the sentences begin with.
+        row: [element]; NaN where nothing is shown.
+        labels: The elements.
+        target: What the values speak for.
+        foil: What the target is contrasted with.
+        unit: What an element is.
+    """
+    values = np.nan_to_num(np.asarray(row, dtype=np.float64))
     about = f" for {_text([target], [target])}" if target else ""
-    if one.foil:
-        about += f" rather than {_text([one.foil], [one.foil])}"
-    name = _name(one)
-    n, unit = len(values), one.unit.replace("_", " ")
+    if foil:
+        about += f" rather than {_text([foil], [foil])}"
+    n = len(values)
     if not values.any():
         return f"{name}: no {unit} has any part in it{about}."
     if n > 1 and (values == values[0]).all():
         return f"{name}: every {unit} has the same part{about}, so that none stands out."
-    labels = one.labels
     with_sign = bool((values < 0).any())
     speaks = "speaks most" if with_sign else "matters most"
     sentences = []
@@ -143,30 +165,56 @@ def _map(one: MixingMap) -> str:
         if heads is not None:
             count += f" of {len(heads)} head{'s' * (len(heads) > 1)}"
         return f"{name}: {count}, {len(one.query_labels)} by {len(one.key_labels)} {one.unit}s."
-    matrix = np.abs(np.asarray(one.layer(layers[0]), dtype=np.float64))
-    matrix = matrix.reshape(matrix.shape[-2:])
-    totals = matrix.sum(axis=1, keepdims=True)
-    rows = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
-    if not rows.any():
-        return f"{name}: nothing is read from anywhere."
-    keys, queries = one.key_labels, one.query_labels
+    matrix = np.asarray(one.layer(layers[0]), dtype=np.float64)
     where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
-    received = rows.mean(axis=0)
+    return matrix_words(f"{name}{where}", matrix.reshape(matrix.shape[-2:]), one.query_labels, one.key_labels)
+
+
+def matrix_words(
+    begin: str,
+    matrix: NDArray[np.floating],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    shares: bool = False,
+) -> str:
+    """Return a matrix in words: what is read most, and the three strongest relations beside it.
+
+    Its twin is in `js/src/views/verbalise.ts`.
+
+    Args:
+        begin: What the sentences begin with.
+        matrix: [query, key]; NaN where nothing is shown.
+        queries: Names of the rows.
+        keys: Names of the columns.
+        shares: Values are shares of a row already, of which some may be left out; else rows are divided by
+            the sum of their magnitudes.
+    """
+    sizes = np.nan_to_num(np.abs(np.asarray(matrix, dtype=np.float64)))
+    totals = sizes.sum(axis=1, keepdims=True)
+    rows = sizes if shares else np.divide(sizes, totals, out=np.zeros_like(sizes), where=totals > 0)
+    if not rows.any():
+        return f"{begin}: nothing is read from anywhere."
+    received = rows.sum(axis=0) / (totals > 0).sum()
     top = int(received.argmax())
     share = _percent(float(received[top]))
-    sentences = [
-        f"{name}{where}: {_text(keys[top : top + 1], keys)} is read most, {share} of a row on average."
-    ]
+    sentences = [f"{begin}: {_text(keys[top : top + 1], keys)} is read most, {share} of a row on average."]
     beside = rows.copy()
     beside[:, top] = 0
     if len(queries) == len(keys):
         np.fill_diagonal(beside, 0)
-    if beside.any():
-        query, key = np.unravel_index(int(beside.argmax()), beside.shape)
+    order = np.argsort(-beside, axis=None, kind="stable")[:SPANS]
+    told: list[str] = []
+    for query, key in np.stack(np.unravel_index(order, beside.shape), axis=-1):
+        if not beside[query, key] > 0:
+            break
         reader, read = _text(queries[query : query + 1], queries), _text(keys[key : key + 1], keys)
-        sentences.append(
-            f"Apart from that, {reader} reads {read} most, {_percent(float(beside[query, key]))} of its row."
-        )
+        percent = _percent(float(beside[query, key]))
+        said = f"{reader} reads {read}"
+        told.append(f"{said} ({percent})" if told else f"{said} most, {percent} of its row")
+    if told:
+        rest = f"; then {' and '.join(told[1:])}" if told[1:] else ""
+        sentences.append(f"Apart from that, {told[0]}{rest}.")
     return " ".join(sentences)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 from matplotlib import rc_context
@@ -50,16 +51,17 @@ def save_view(view: View, path: str | Path, *, dpi: int = 200) -> Path:
             f"{view.name}.save(): there are figures of {', '.join(_FIGURES)}. Make one of these of what is "
             "shown, or take the picture from the view's own corner (⋯)."
         )
-    return save_figure(lambda: draw(Shown.of(view)), checked, dpi=dpi)
+    return save_figure(lambda: draw(Shown.of(view)), checked, dpi=dpi, words=view.describe())
 
 
-def save_figure(draw: Callable[[], Figure], path: str | Path, *, dpi: int = 200) -> Path:
+def save_figure(draw: Callable[[], Figure], path: str | Path, *, dpi: int = 200, words: str = "") -> Path:
     """Write a figure.
 
     Args:
         draw: Makes it.
         path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
         dpi: Dots per inch of a PNG.
+        words: What it shows, for readers who do not see it: an SVG says it, others hold it as metadata.
 
     Raises:
         ValueError: Another ending.
@@ -67,8 +69,18 @@ def save_figure(draw: Callable[[], Figure], path: str | Path, *, dpi: int = 200)
     target = _checked(path)
     with rc_context(_SETTINGS), Quiet():
         draw().savefig(
-            target, format=target.suffix[1:].lower(), dpi=dpi, facecolor="white", metadata=_undated(target)
+            target,
+            format=target.suffix[1:].lower(),
+            dpi=dpi,
+            facecolor="white",
+            metadata=_told(target, words),
         )
+    if target.suffix.lower() == ".svg" and words:
+        picture = target.read_text(encoding="utf-8")
+        begin, rest = picture.split("<svg", 1)
+        element, inside = rest.split(">", 1)
+        said = f' role="img" aria-label={quoteattr(words)}>\n <title>{escape(words)}</title>'
+        target.write_text(f"{begin}<svg{element}{said}{inside}", encoding="utf-8")
     return target
 
 
@@ -81,9 +93,14 @@ def _checked(path: str | Path) -> Path:
     return target
 
 
-def _undated(target: Path) -> dict[str, Any]:
-    """Return what keeps two files of the same picture the same."""
-    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower(), {})
+def _told(target: Path, words: str) -> dict[str, Any]:
+    """Return what a file says of itself: no date, which keeps two files of the same picture the same."""
+    known: dict[str, dict[str, Any]] = {
+        ".svg": {"Date": None},
+        ".pdf": {"CreationDate": None, "Subject": words},
+        ".png": {"Description": words},
+    }
+    return known[target.suffix.lower()]
 
 
 def _heatmap(shown: Shown) -> Figure:

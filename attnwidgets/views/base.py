@@ -370,7 +370,18 @@ class View(anywidget.AnyWidget):
         data, metadata = found if isinstance(found, tuple) else (found or {}, {})
         if "image/png" not in (exclude or ()):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
+            metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
+
+    def describe(self) -> str:
+        """Return what this view shows in a sentence or two, computed from the numbers: layer, head, filters.
+
+        The same as `Explanation.describe` of a map or of attributions. It is the alternative text of the
+        static picture and of figures; the browser says it to screen readers. Nothing is computed for it.
+        """
+        from attnwidgets.export.words import words_of
+
+        return words_of(self)
 
     def _png(self) -> bytes:
         from attnwidgets.export.figures import png

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import struct
 
 import numpy as np
@@ -57,3 +58,39 @@ def test_a_question_mark_lists_the_keys_and_escape_goes_back(page):
     assert page.evaluate("document.activeElement.textContent") == "Picture (PNG)"
     page.keyboard.press("Escape")
     assert not keys.is_visible()
+
+
+def test_a_view_says_in_words_what_it_shows_as_python_does(minilm, open_page, tmp_path):
+    trace = aw.trace(*minilm, "The keys to the cabinet are here.")
+    rng = np.random.default_rng(1)
+    made = aw.Attributions(
+        rng.normal(size=(2, 10)),
+        axis=aw.attention(trace).key,
+        target=["positive", "negative"],
+        method="made",
+        trace_id=trace.id,
+    )
+    views = [
+        aw.Heatmap(trace, layer=2, head=4),
+        aw.Heatmap(trace, layer=2, head=4, hide_special="renormalise"),
+        aw.HeadGrid(trace, layer=2, head=4),
+        aw.TokenStrip(made),
+    ]
+    page = open_page(aw.to_html(views, tmp_path / "page.html").as_uri())
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.aw-tools > .aw-sr')].every((el) => el.textContent)"
+    )
+    said = page.locator(".aw-tools > .aw-sr").all_text_contents()
+    for view, text in zip(views, said, strict=True):
+        numbers = r"\d+(?=%)"
+        assert re.sub(numbers, "n", text) == re.sub(numbers, "n", view.describe())
+        found, expected = (list(map(int, re.findall(numbers, one))) for one in (text, view.describe()))
+        np.testing.assert_allclose(found, expected, atol=1)  # a byte a value
+    plot = page.locator(".aw-heatmap [role=application]").first
+    described = plot.get_attribute("aria-describedby")
+    assert page.locator(f"#{described}").text_content() == said[0]
+    plot.focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function(
+        "id => document.getElementById(id).textContent.startsWith('Attention in layer 3')", arg=described
+    )

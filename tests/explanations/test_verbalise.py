@@ -104,3 +104,26 @@ def test_of_a_real_prediction(minilm):
     trace = aw.trace(model, tokenizer, "She gave a lifeless performance as the young queen.")
     text = aw.lrp(trace, unit="word").describe()
     assert "“lifeless” speaks most for “negative”" in text
+
+
+def test_of_a_map_the_three_strongest_relations_are_said():
+    rows = np.array(
+        [[0.1, 0.6, 0.3, 0.0], [0.05, 0.15, 0.4, 0.4], [0.2, 0.5, 0.3, 0.0], [0.0, 0.8, 0.1, 0.1]]
+    )
+    text = MixingMap(rows[None], query=list("abcd"), layers=[2], method="attention").describe()
+    assert text == (
+        "Attention in layer 2: “b” is read most, 51% of a row on average. "
+        "Apart from that, “b” reads “c” most, 40% of its row; "
+        "then “b” reads “d” (40%) and “a” reads “c” (30%)."
+    )
+
+
+def test_attributions_are_said_by_their_view_as_by_themselves():
+    rows = Attributions(
+        np.array([[0.0, 1, 0, 2, 6, -1], [1.0, 0, 0, 0, 0, 3]]),
+        axis=WORDS,
+        unit="word",
+        target=["positive", "negative"],
+        method="lrp",
+    )
+    assert aw.TokenStrip(rows).describe() == rows.describe()

@@ -149,3 +149,21 @@ def test_heads_are_as_strong_as_the_filters_leave_them(given):
 
 def test_ranges_end_at_the_numbers_of_the_page():
     assert [palettes.round_up(v) for v in (0, 0.012, 0.7, 0.71, 1.2, 9.5)] == [0, 0.015, 0.7, 1, 1.5, 10]
+
+
+def test_a_view_says_what_it_shows_and_not_what_is_left_out(minilm_trace):
+    view = aw.Heatmap(minilm_trace, layer=3, head=5)
+    assert view.describe() == aw.attention(minilm_trace).select(layer=3, head=5).describe()
+    left = aw.Heatmap(minilm_trace, layer=3, head=5, hide_special=True)
+    assert not any(f"“{token}”" in left.describe() for token in ("[CLS]", "[SEP]"))
+    assert "mean over heads" in aw.TokenStrip(minilm_trace, head="mean").describe()
+
+
+def test_the_words_are_the_alternative_text_of_pictures(minilm_trace, tmp_path):
+    view = aw.Heatmap(minilm_trace, layer=3, head=5)
+    words = view.describe()
+    _, metadata = view._repr_mimebundle_()
+    assert metadata["image/png"]["alt"] == words
+    svg = view.save(tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert f"<title>{words}</title>" in svg
+    assert Image.open(view.save(tmp_path / "a.png")).text["Description"] == words

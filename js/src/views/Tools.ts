@@ -1,10 +1,16 @@
 /** What every view offers at its corner: pictures of what is shown, its values, and the keys it knows. */
 import { createAnswers } from "../answers.ts";
-import { fill, h, keyboard, on, put } from "../dom.ts";
+import { atEnd, fill, h, keyboard, on, put } from "../dom.ts";
 import { download, toPng, toSvg } from "../snapshot.ts";
-import { view } from "./frame.ts";
+import { only, view } from "./frame.ts";
+import { wordsOf } from "./verbalise.ts";
 
 const SELF = ".aw-tools";
+/** Views of a map or of attributions, and those that put in their own words what they show. */
+const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
+const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron";
+/** A reader has come to rest after so long. */
+const RESTS_MS = 500;
 
 /** A name for files: letters and digits of what is shown. */
 function fileName(root: Element): string {
@@ -120,8 +126,23 @@ export const renderTools = view((ctx, root, signal) => {
     open(false);
     button.focus();
   };
+  // What a reader who sees no picture is told, in the view and wherever it has the focus.
+  const told = h("p.sr", { id: `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}` });
+  let resting: ReturnType<typeof setTimeout> | undefined;
+  const tell = (): void => {
+    const finds = (names: string): boolean => shown.matches(names) || shown.querySelector(names) !== null;
+    let words = "";
+    if (finds(OF_OTHERS)) words = shown.querySelector(".aw-readout")?.textContent ?? "";
+    else if (finds(OF_MAPS) && ctx.header().sources.length > 0) words = wordsOf(ctx);
+    put(told, words);
+    for (const el of [shown, ...shown.querySelectorAll("[role=application]")]) {
+      if (words) el.setAttribute("aria-describedby", told.id);
+      else el.removeAttribute("aria-describedby");
+    }
+  };
+  atEnd(signal, () => clearTimeout(resting));
   root.classList.add("aw-tools");
-  fill(root, button, panel);
+  fill(root, button, panel, told);
   on(button, signal, { click: () => open(Boolean(panel.hidden)) });
   keyboard(root, signal, { Escape: close });
   on(root, signal, {
@@ -142,5 +163,9 @@ export const renderTools = view((ctx, root, signal) => {
       open(Boolean(panel.hidden));
     },
   });
-  return () => undefined;
+  return (changed) => {
+    if (only(changed, "hover")) return;
+    clearTimeout(resting);
+    resting = setTimeout(tell, RESTS_MS);
+  };
 });
