@@ -82,7 +82,7 @@ def attention_permutation(
         IndexError: Where there is no such layer.
 
     Source: Jain and Wallace 2019, section 4.2.1; Wiegreffe and Pinter 2019, section 3.2 (there with a model
-    that is trained so).
+    that is trained so: `uniform_attention`).
     """
     from attnwidgets.intervene.edit_attention import edit_attention
 

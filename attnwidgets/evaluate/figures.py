@@ -209,8 +209,7 @@ def _spoken(card: Scorecard, metric: int) -> str:
 
 
 def _title(card: Scorecard) -> str:
-    examples = f"{card.n_examples:,} example{'s' * (card.n_examples > 1)}"
-    return ", ".join(filter(None, [card.title, str(card.provenance.get("model") or ""), examples]))
+    return ", ".join(filter(None, [card.title, str(card.provenance.get("model") or ""), card.examples]))
 
 
 def _colour(names: list[str], name: str) -> Any:

@@ -169,6 +169,13 @@ class Scorecard(Explanation):
         return len(self._samples)
 
     @property
+    def examples(self) -> str:
+        """Over what the scores are, in words: "40 examples", or "40 examples as a whole"."""
+        whole = self._ends is not None
+        count = int(self.provenance.get("options", {}).get("examples", 1)) if whole else self.n_examples
+        return f"{count:,} example{'s' * (count > 1)}{' as a whole' * whole}"
+
+    @property
     def mean(self) -> NDArray[np.float64]:
         """Mean over the examples that have a score [metric, method, x]; NaN where none has."""
         return mean_of_known(self._samples)
@@ -313,8 +320,7 @@ class Scorecard(Explanation):
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {size}" for name, size in zip(self.axis_names, self.shape, strict=True))
-        examples = f"{self.n_examples} example{'s' * (self.n_examples > 1)}"
-        parts = [f"{self.kind} {self.title} [{sizes}] over {examples}"]
+        parts = [f"{self.kind} {self.title} [{sizes}] over {self.examples}"]
         if self.provenance.get("model"):
             parts.append(str(self.provenance["model"]))
         if self.warning:

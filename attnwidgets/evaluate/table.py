@@ -23,10 +23,9 @@ _CELL = "text-align:right;padding:2px 6px;font-variant-numeric:tabular-nums"
 def html_of(card: Scorecard) -> str:
     """Return one table a metric: a row for every method, a column for every layer, baselines below a line."""
     parts = [_metric(card, metric) for metric in range(len(card.metrics))]
-    examples = f"{card.n_examples:,} example{'s' * (card.n_examples > 1)}"
     known = not np.isnan(card.interval[0]).all()
     ends = f"; a cell's tooltip has its {card.level:.0%} interval" if known else ""
-    notes = [card.title.replace("_", " "), str(card.provenance.get("model") or ""), f"{examples}{ends}"]
+    notes = [card.title.replace("_", " "), str(card.provenance.get("model") or ""), f"{card.examples}{ends}"]
     if card.warning:
         notes.append(card.warning)
     note = " · ".join(_text(item, 400) for item in notes if item)

@@ -64,6 +64,8 @@ def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
     assert loss[0] == pytest.approx(0, abs=1e-12), "nothing removed, nothing lost"
     low, high = (end[0, 0, 1] for end in card.interval)
     assert low <= loss[1] <= high, "texts drawn again"
+    assert "over 3 examples as a whole" in repr(card)
+    assert "3 examples as a whole" in card._repr_html_()
     assert low < high
     with pytest.raises(ValueError, match="one for each"):
         performance_loss(traces, lengths, [1], operator="mask")
