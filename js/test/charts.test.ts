@@ -1,0 +1,27 @@
+/** Charts of lines: where values stand, names that do not stand over each other, rows that sort. */
+import assert from "node:assert/strict";
+import test from "node:test";
+import { spreadOut } from "../src/views/lineChart.ts";
+import { placesOf, sortedRows } from "../src/views/ScorecardView.ts";
+
+test("rising numbers stand by their value, anything else one after the other", () => {
+  assert.deepEqual(placesOf([0, 1, 4]), [0, 0.5, 2]);
+  assert.deepEqual(placesOf(["a", "b", "c"]), [0, 1, 2]);
+  assert.deepEqual(placesOf([3, 1, 2]), [0, 1, 2]);
+  assert.deepEqual(placesOf([7]), [0]);
+});
+
+test("what is undefined comes last, whichever way rows are sorted", () => {
+  const values = [0.2, Number.NaN, -1, 3];
+  assert.deepEqual(sortedRows(values, true), [3, 0, 2, 1]);
+  assert.deepEqual(sortedRows(values, false), [2, 0, 3, 1]);
+  assert.deepEqual(sortedRows(["b", "a"], false), [1, 0]);
+});
+
+test("names at line ends keep apart and stay inside", () => {
+  const heights = spreadOut([50, 51, 52, 100], 16, 10, 100);
+  const sorted = heights.toSorted((a, b) => a - b);
+  assert.ok(sorted.slice(1).every((y, i) => y - (sorted[i] as number) >= 16));
+  assert.ok(Math.max(...heights) <= 100);
+  assert.deepEqual(heights, sorted);
+});
