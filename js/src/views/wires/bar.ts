@@ -1,6 +1,6 @@
 /** The list of what is active, each with a cross; undo and clear all. */
 import type { ViewContext } from "../../context.ts";
-import { fill, h, on, put } from "../../dom.ts";
+import { atEnd, fill, h, on, put } from "../../dom.ts";
 import { view } from "../frame.ts";
 import { release, wiresOf, wireWords } from "./list.ts";
 
@@ -45,7 +45,7 @@ export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string):
     buttons.hidden = items.hidden = title.hidden = none;
     clear.hidden = words.length < 2;
     put(note, none ? empty : "");
-    put(title, "changed:");
+    put(title, words.length > 2 ? `changed (${words.length}):` : "changed:");
     const look = JSON.stringify(words);
     if (look === drawn) return;
     drawn = look;
@@ -64,8 +64,42 @@ export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string):
   return { element, show };
 }
 
-/** The list alone, hidden while nothing is active. */
+/** Top of what of an element's surroundings is in sight, in px of the window. */
+function edgeOf(el: Element): number {
+  for (let at: Element | null = el; at; ) {
+    const parent: Element | null = at.parentElement ?? (at.getRootNode() as ShadowRoot).host ?? null;
+    const scrolls = parent && parent.scrollHeight > parent.clientHeight + 1;
+    if (scrolls && /auto|scroll/.test(getComputedStyle(parent).overflowY)) {
+      return Math.max(0, parent.getBoundingClientRect().top);
+    }
+    at = parent;
+  }
+  return 0;
+}
+
+/** Keep an element in sight while any of `host` is. Notebooks scroll in boxes in boxes, where nothing sticks. */
+function keepInSight(el: HTMLElement, host: HTMLElement, signal: AbortSignal): void {
+  let shift = 0;
+  let frame = 0;
+  const move = (): void => {
+    frame = 0;
+    if (el.hidden) return;
+    const box = el.getBoundingClientRect();
+    const natural = box.top - shift;
+    const last = host.getBoundingClientRect().bottom - natural - box.height;
+    shift = Math.max(0, Math.min(edgeOf(host) - natural, last));
+    el.style.top = `${shift}px`;
+  };
+  const soon = (): void => {
+    frame ||= requestAnimationFrame(move);
+  };
+  document.addEventListener("scroll", soon, { capture: true, passive: true, signal });
+  atEnd(signal, () => cancelAnimationFrame(frame));
+}
+
+/** The list alone, hidden while nothing is active; it stays in sight. */
 export const renderWireList = view((ctx, root, signal) => {
+  keepInSight(root, ctx.el, signal);
   const bar = createBar(ctx, signal, "");
   root.role = "region";
   root.ariaLabel = "what is changed in the model";

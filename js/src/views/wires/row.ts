@@ -250,7 +250,7 @@ export function createRowEditor(
       NOT_HERE.test(why ?? "") ? "What is free of this row is not in this file: it needs a running kernel." : why,
     );
     slider.disabled = !row || row.movable < NOTHING;
-    put(moved, row ? `${printed(slider.valueAsNumber * row.movable, false)} of the row` : "");
+    put(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of what is free` : "");
     slider.ariaValueText = moved.textContent;
     if (!row) return;
     if (row.movable < NOTHING) {

@@ -95,7 +95,8 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
         ...thinned(count, cell, LABEL).map((i) => {
           const text = shortLabel(labels[i] as string, 12);
           const label = h("bdi", { title: text }, text);
-          label.style.left = `${(i + 0.5) * cell}px`;
+          // The last one stays within the picture.
+          label.style.left = `${Math.min(room - LABEL / 2, (i + 0.5) * cell)}px`;
           return label;
         }),
       );
