@@ -128,6 +128,13 @@ export const renderRemovalView = view((ctx, root, signal) => {
     best: number[][];
   } | null = null;
   let chart: Chart | null = null;
+  const bar = svg("line", { class: "aw-layer-now" });
+  const point = svg("circle", { class: "aw-point", r: 6 });
+  let curves: [heights: number[], places: number[]][] = [];
+  let drawnChart = "";
+  let drawnStrip = "";
+  let tokens: HTMLElement[] = [];
+  let colours = new Map<number, string>();
   let strip: Strip | null = null;
   let built = "";
   let bound = new AbortController();
@@ -338,13 +345,32 @@ export const renderRemovalView = view((ctx, root, signal) => {
     );
   };
 
+  /** Lines and names; only what the slider moves is drawn again while they stay. */
   const drawChart = (now: number): void => {
+    const { steps } = told as Removal;
+    const look = JSON.stringify([drawnAs, Boolean(lines), side(), width, ctx.theme]);
+    if (look !== drawnChart) {
+      drawnChart = look;
+      drawLines();
+    }
+    const axis = chart as Chart;
+    const k = steps[now] ?? 0;
+    const [x, number] = [axis.x(k), values[side()]?.[now] ?? Number.NaN];
+    for (const end of ["x1", "x2"]) bar.setAttribute(end, String(x));
+    point.style.display = Number.isNaN(number) ? "none" : "";
+    point.setAttribute("cx", String(x));
+    point.setAttribute("cy", String(Number.isNaN(number) ? 0 : axis.y(number)));
+    for (const [i, item] of [...legend.children].entries()) {
+      const [heights = [], places = []] = curves[i] ?? [];
+      put(item.querySelector("b") as Element, valueAt(heights, places, k));
+    }
+  };
+
+  const drawLines = (): void => {
     const { order, steps, score } = told as Removal;
     const which = side();
     const line = values[which] ?? [];
-    const others = lines
-      ? [...(lines.low[which] ?? []), ...(lines.high[which] ?? []), ...(lines.best[which] ?? [])]
-      : [];
+    const others = lines ? [lines.low, lines.high, lines.best].flatMap((part) => part[which] ?? []) : [];
     const every = [...line, ...others].filter(Number.isFinite);
     const top = roundUp(Math.max(0, ...every)) || 1;
     const most = score === "probability" ? Math.min(1, top) : top;
@@ -358,70 +384,62 @@ export const renderRemovalView = view((ctx, root, signal) => {
       `mean and range of ${lines?.draws ?? 0} random orders`,
       "an oracle: first what, removed alone, lowers it most",
     ];
-    const room = labelRoom(
-      width,
-      names.map((name) => `${name} ≈ 99.9 %`),
-      legend,
-    );
+    const texts = names.map((name) => `${name} ≈ 99.9 %`);
+    const room = labelRoom(width, texts, legend);
     const axis = chartOf(width, room, order.length + 1, low, most, Math.max(150, Math.min(190, width / 2)));
     chart = axis;
-    for (const [name, size] of [
-      ["width", axis.width],
-      ["height", axis.height],
-    ] as const)
-      picture.setAttribute(name, String(size));
     picture.setAttribute("viewBox", `0 0 ${axis.width} ${axis.height}`);
-    const k = steps[now] ?? 0;
-    const [x, number] = [axis.x(k), line[now] ?? Number.NaN];
-    const drawn: [number[], number[]][] = [[line, steps]];
-    if (lines) drawn.push([lines.mean[which] ?? [], lines.steps], [lines.best[which] ?? [], lines.steps]);
-    const parts: SVGElement[] = [
-      drawAxes(
-        axis,
-        Array.from({ length: order.length + 1 }, (_, i) => String(i)),
-      ),
-    ];
+    picture.setAttribute("width", String(axis.width));
+    picture.setAttribute("height", String(axis.height));
+    curves = [[line, steps]];
+    if (lines) curves.push([lines.mean[which] ?? [], lines.steps], [lines.best[which] ?? [], lines.steps]);
+    const numbers = Array.from({ length: order.length + 1 }, (_, i) => String(i));
+    const parts: SVGElement[] = [drawAxes(axis, numbers)];
     if (lines) parts.push(drawBand(axis, lines.low[which] ?? [], lines.high[which] ?? [], "currentColor", lines.steps));
-    parts.push(svg("line", { class: "aw-layer-now", x1: x, x2: x, y1: axis.top, y2: axis.bottom }));
-    const paths = drawn.map(([heights, places], i) => drawLine(axis, heights, looks[i] as Look, places));
-    const ends = drawn.map(([heights, places], i): LineEnd => {
+    const paths = curves.map(([heights, places], i) => drawLine(axis, heights, looks[i] as Look, places));
+    const ends = curves.map(([heights, places], i): LineEnd => {
       const last = heights.findLastIndex(Number.isFinite);
-      const y = axis.y(last < 0 ? low : (heights[last] as number));
       return {
         name: names[i] as string,
-        value: valueAt(heights, places, k),
+        value: "",
         look: looks[i] as Look,
         x: axis.x(places[Math.max(0, last)] ?? 0),
-        y,
+        y: axis.y(last < 0 ? low : (heights[last] as number)),
         title: notes[i] ?? "",
       };
     });
     const leaders = labelLines(axis, legend, ends);
-    const point = Number.isNaN(number)
-      ? []
-      : [svg("circle", { class: "aw-point", cx: x, cy: axis.y(number), r: 6, fill: looks[0]?.stroke ?? "" })];
-    picture.replaceChildren(...parts, ...leaders, ...paths.reverse(), ...point);
+    bar.setAttribute("y1", String(axis.top));
+    bar.setAttribute("y2", String(axis.bottom));
+    point.setAttribute("fill", looks[0]?.stroke ?? "");
+    picture.replaceChildren(...parts, bar, ...leaders, ...paths.reverse(), point);
   };
 
+  /** Strike out what is gone; what stays carries the explanation's colours. Touches only tokens that change. */
   const paintStrip = (gone: ReadonlySet<number>): void => {
     if (!strip || !told) return;
     const { order, standIn, operator: done } = told;
-    const own = order.map((index) => weights[index] ?? 0);
-    const [top, signed] = [peak(own), own.some((weight) => weight < 0)];
-    const ranked = new Set(order);
     const isMap = ctx.source().kind === "map";
     const hint = isMap ? "a token pins its row" : "a token goes to its place";
     const name = strip.box.querySelector(".aw-strip-name");
     const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : DONE[done]}` : "";
     if (name) put(name, `what the model still sees (${hint})${struck}`);
-    for (const token of strip.box.querySelectorAll<HTMLElement>(".aw-tok")) {
-      const index = Number(token.dataset.i);
+    const look = JSON.stringify([drawnAs, built, ctx.theme]);
+    const all = look !== drawnStrip;
+    if (all) {
+      drawnStrip = look;
+      const own = order.map((index) => weights[index] ?? 0);
+      const [top, signed] = [peak(own), own.some((weight) => weight < 0)];
+      colours = new Map(order.map((index, i) => [index, top ? shade((own[i] ?? 0) / top, ctx.theme, signed) : ""]));
+      tokens = [...strip.box.querySelectorAll<HTMLElement>(".aw-tok")];
+    }
+    for (const [index, token] of tokens.entries()) {
       const isGone = gone.has(index);
+      if (!all && isGone === "gone" in token.dataset) continue;
       flag(token, "data-gone", isGone);
       if (isGone && standIn) token.dataset.in = standIn;
       else delete token.dataset.in;
-      token.style.backgroundColor =
-        isGone || !ranked.has(index) || top === 0 ? "" : shade((weights[index] ?? 0) / top, ctx.theme, signed);
+      token.style.backgroundColor = isGone ? "" : (colours.get(index) ?? "");
     }
     strip.mark("aw-query", isMap ? row() : -1);
     strip.mark("aw-key", ctx.cell("hover")?.key ?? -1);
