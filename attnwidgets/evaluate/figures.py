@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from attnwidgets.evaluate.table import order_of, row_is_baseline, scale_of
 from attnwidgets.export.drawing import (
@@ -125,7 +125,10 @@ def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: 
     axes.set_ylim(bottom=min(0.0, float(np.nanmin(card.mean[metric], initial=0.0))))
     axes.tick_params(labelsize=_SIZE, length=2)
     if numeric:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=all(isinstance(x, int) for x in card.x)))
+        whole = all(isinstance(x, int) for x in card.x)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=whole))
+        if card.x_name == "share":
+            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     else:
         label_axis(axes.set_xticks, [str(label) for label in card.x], rotation=90)
     axes.spines[["top", "right"]].set_visible(False)

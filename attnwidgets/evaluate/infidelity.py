@@ -73,7 +73,8 @@ def infidelity(
         target: As there.
         operator: How features are removed, see `OPERATORS`.
         samples: How many sets are drawn, for each input.
-        share: With what probability a feature is in a set; empty sets are left out.
+        share: With what probability a feature is in a set; empty sets are left out, and those without which
+            nothing is left to read.
         normalize: Whether every explanation is first multiplied by the number that serves it best.
         score: What f is: the target's own "number" (a logit), which most methods explain, "probability" or
             "log_probability".
@@ -86,7 +87,7 @@ def infidelity(
     Returns:
         A Scorecard [infidelity, method, 1]. "oracle" is the least-squares fit to the same sets: no values do
         better; what it leaves is what does not add up. "random" is a random vector, scaled as `normalize`
-        does. NaN where there is no feature to remove, or nothing is left to read.
+        does. NaN where there is no feature to remove, or no set leaves anything to read.
 
     Raises:
         ValueError: For an unknown or impossible operator, options out of range, an explanation of another
@@ -174,8 +175,11 @@ def infidelity_questions(
     gone = np.zeros((samples + 1, len(one.unit)), dtype=bool)
     gone[:-1, features] = sets
     numbers = read_score((yield gone), score, index)
-    changes = numbers[-1] - numbers[:-1]
-    chosen = sets.astype(float)
+    known = np.isfinite(numbers[:-1])
+    if not known.any():
+        return [np.nan] * (len(one.values) + 2)
+    changes = (numbers[-1] - numbers[:-1])[known]
+    chosen = sets[known].astype(float)
     random = generator.normal(size=(draws, len(features)))
     return [
         *(
@@ -189,7 +193,5 @@ def infidelity_questions(
 
 def _least(chosen: Float, changes: Float) -> float:
     """Return the infidelity of the values that fit best."""
-    if np.isnan(changes).any():
-        return float("nan")
     best = np.linalg.lstsq(chosen, changes, rcond=None)[0]
     return mean_squared_error(chosen @ best, changes)

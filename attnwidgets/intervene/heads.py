@@ -75,7 +75,11 @@ def _heads(wanted: Any, site: Site, layer: int) -> tuple[int, ...]:
         return tuple(range(count))
     if isinstance(wanted, (list, tuple, set, range)) and not wanted:
         return ()
-    return pick(wanted, range(count if count is not None else 10**6), f"layer {layer}: head")
+    try:
+        return pick(wanted, range(count if count is not None else 10**6), "head")
+    except IndexError as error:
+        message = f"layer {layer}: {error}"
+        raise IndexError(message) from error
 
 
 def some_layers(layers: Any, own: tuple[Site, ...]) -> tuple[int, ...]:

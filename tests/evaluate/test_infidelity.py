@@ -84,9 +84,11 @@ def test_no_values_beat_the_oracle() -> None:
 
 
 def test_undefined_and_bad_input_are_said(additive: Any) -> None:
-    bare = infidelity(additive, given(additive, WEIGHTS), 1, operator="delete", share=0.99)
+    bare = infidelity(additive, given(additive, WEIGHTS), 1, operator="delete", share=1 - 1e-9)
     assert np.isnan(bare.samples[0, 0, 0, 0])
     assert "nothing left to read" in bare.warning
+    some = infidelity(additive, given(additive, WEIGHTS), 1, operator="delete", share=0.9)
+    assert np.isfinite(some.samples).all(), "sets that leave nothing are left out"
     with pytest.raises(ValueError, match="share between 0 and 1"):
         infidelity(additive, given(additive, WEIGHTS), operator="pad", share=1)
     with pytest.raises(ValueError, match="Did you mean 'pad'"):

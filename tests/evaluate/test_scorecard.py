@@ -243,6 +243,13 @@ def test_an_oracle_far_above_is_named_instead_of_flattening_the_curves():
     assert not Scorecard(near, **made()._labels()).plot("lines").axes[0].texts
 
 
+def test_shares_are_read_as_percent():
+    figure = made(x=[0.01, 0.1, 0.5], x_name="share").plot()
+    figure.canvas.draw()
+    ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert {"0%", "20%", "40%"} <= set(ticks)
+
+
 def test_a_figure_of_tokens_marks_them():
     card = made(n=1, x=["[CLS]", "girls", "[MASK]"], x_name="token", x_notes=["", "cue", "target"])
     for kind in ("lines", "table"):

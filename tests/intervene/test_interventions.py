@@ -416,7 +416,7 @@ def bad() -> list[Any]:
     eye = torch.eye(6)
     return [
         (lambda: aw.ablate_heads(llama, (7, 0)), IndexError, "there are layers 0 to 1"),
-        (lambda: aw.ablate_heads(llama.model, (0, 9)), IndexError, "heads 0 to 3"),
+        (lambda: aw.ablate_heads(llama.model, (0, 9)), IndexError, "^layer 0: head 9 .* are heads 0 to 3"),
         (lambda: aw.ablate_heads(llama, 3), TypeError, r"\(layer, head\)"),
         (lambda: aw.ablate_heads(llama, {0: "every"}), TypeError, r"\(layer, head\)"),
         (lambda: aw.ablate_heads(llama, (0, 0), "zeros"), ValueError, "Did you mean 'zero'"),
