@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import errno
 import resource
 import types
@@ -357,6 +358,24 @@ def test_the_model_comes_back_as_it_was(bert):
     assert hooks == [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision_has_saes_in_single(bert, dtype):
+    model, tokenizer = copy.deepcopy(bert[0]).to(dtype), bert[1]
+    sae = train((model, tokenizer), steps=100)
+    assert sae.dtype == torch.float32
+    whole, half = (sae.check(one, tokenizer, corpus(10, seed=2)) for one in (bert[0], model))
+    assert half.explained_variance == pytest.approx(whole.explained_variance, abs=0.02)
+    trace = aw.trace(model, tokenizer, "the new cat sat.")
+    found = aw.sae_features(trace, sae)
+    stats = aw.feature_stats(sae, model, tokenizer, corpus(10, seed=2))
+    plain = aw.feature_stats(sae, *bert, corpus(10, seed=2))
+    np.testing.assert_allclose(stats.density, plain.density, atol=0.05)
+    with torch.no_grad(), aw.steer(model, sae, found.ranked(1)[0].feature, 1.0, maximum=stats) as steering:
+        assert model(**trace.inputs).logits.dtype == dtype
+    assert 0 < steering.relative_change < 5
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
 
 
 def test_max_tokens_and_streams_are_taken(bert):
