@@ -378,12 +378,8 @@ export const renderRemovalView = view((ctx, root, signal) => {
     const low = least < 0 ? -roundUp(-least) : 0;
     const quiet: Look = { stroke: "currentColor", dash: "6 3" };
     const looks: Look[] = [lookOf(0, ctx.theme), quiet, { ...lookOf(1, ctx.theme), dash: "2 3" }];
-    const names = ["this explanation", "random order", "single removals"];
-    const notes = [
-      "",
-      `mean and range of ${lines?.draws ?? 0} random orders`,
-      "an oracle: first what, removed alone, lowers it most",
-    ];
+    const names = ["this explanation", `${lines?.draws ?? 0} random orders`, "single removals (oracle)"];
+    const notes = ["", "their mean, and from the lowest to the highest", "first what, removed alone, lowers it most"];
     const texts = names.map((name) => `${name} ≈ 99.9 %`);
     const room = labelRoom(width, texts, legend);
     const axis = chartOf(width, room, order.length + 1, low, most, Math.max(150, Math.min(190, width / 2)));
