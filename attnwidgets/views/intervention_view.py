@@ -49,5 +49,14 @@ class InterventionView(Wired):
         self._wires = Wires.of(trace)
         super().__init__(trace, **options)
 
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        del fixed
+        traits = super()._connect(fixed=False)
+        # Heads have attention, and rows are set token by token, whatever an Explorer beside it shows.
+        self._options["method"] = self._explanations[0].method
+        if not self._options["units"]:
+            self._options["unit"] = "token"
+        return traits
+
     def _topics(self) -> Mapping[str, Topic]:
         return self._wire_topics()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.questions import Answer
     from attnwidgets.views.wires import Wire
 
-PAGE_WORK = 2e11
+PAGE_WORK = 5e10
 """Multiplications that making a page may cost for predictions nobody has asked for."""
 _MOST = 10  # outcomes before, and as many after
 _MOST_HEADS = 32

@@ -56,8 +56,10 @@ export function headLookedAt(ctx: ViewContext): { source: Source; layer: number;
 /** A token of a stream by its name, where the view knows tokens, else by its number. */
 function tokenWords(ctx: ViewContext, stream: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
-  const source = sources.find((one) => one.unit === "token" && one.stream === stream && one.kind === "map");
-  const label = source && axes[source[side]]?.labels[at];
+  const maps = sources.filter((one) => one.stream === stream && one.kind === "map");
+  const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
+  const axis = source && axes[source[side]];
+  const label = axis?.labels[axis.spans ? axis.spans.findIndex((span) => span.includes(at)) : at];
   return label === undefined ? `token ${at + ctx.options.indexBase}` : `\u2068“${shortLabel(label, 24)}”\u2069`;
 }
 
