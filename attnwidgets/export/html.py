@@ -355,6 +355,7 @@ def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
 
 def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
     """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
+    from attnwidgets.views.eager import OVERVIEW_VALUES
     from attnwidgets.views.thumbnails import thumbnails
 
     archive = _Archive()
@@ -364,7 +365,8 @@ def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
         ready = source.ready
         if source.unit == source.explanation.unit:
             archive.not_computed += len(source.layers) - len(ready)
-        made = None if source.id in sent or grid < _OVERVIEW or not ready else thumbnails(source)
+        seen = source.size <= OVERVIEW_VALUES or source is entry["sources"][0]
+        made = thumbnails(source) if seen and ready and grid >= _OVERVIEW and source.id not in sent else None
         if made is not None:
             archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, _LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
@@ -374,6 +376,8 @@ def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
             continue
         if full or not choice.takes(layer, head):
             archive.left_out += 1
+            continue
+        if head not in source.heads_of_tiles(layer):
             continue
         tile = source.tile(layer, head)
         data = zlib.compress(tile.data, _LEVEL)
@@ -386,7 +390,12 @@ def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
 
 
 def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source, int, int | str]]:
-    """Yield every tile: the selected one, means over heads, small sources, layers near the selected one."""
+    """Yield every tile: the selected one, means over heads, small sources, layers near the selected one.
+
+    What a large map is in another unit comes last, and no layer of one is read to learn its heads.
+    """
+    from attnwidgets.views.eager import OVERVIEW_VALUES
+    from attnwidgets.views.sources import REDUCTIONS
 
     def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
         source, layer, head = at
@@ -394,12 +403,18 @@ def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source,
         selected = source.method == selection.method and layer == selection.layer and head == selection.head
         return (
             not (selected and source.unit == selection.unit),
+            source.size > OVERVIEW_VALUES and source.unit != source.explanation.unit,
             head not in {"-", "mean"},
             rows * cols,
             abs(layer - selection.layer),
         )
 
-    everything = [(s, layer, head) for s in sources for layer in s.ready for head in s.heads_of_tiles(layer)]
+    def heads_of(source: Source, layer: int) -> tuple[int | str, ...]:
+        if source.size <= OVERVIEW_VALUES or source.heads is None:
+            return source.heads_of_tiles(layer)
+        return (*source.heads, *REDUCTIONS)
+
+    everything = [(s, layer, head) for s in sources for layer in s.ready for head in heads_of(s, layer)]
     yield from sorted(everything, key=rank)
 
 

@@ -113,6 +113,7 @@ class View(anywidget.AnyWidget):
     _MARKS: ClassVar[str] = ""
     _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
+    _OVERVIEW: ClassVar[bool] = False  # whether it opens with thumbnails of all heads
     _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
     PARTS: tuple[str, ...] = ()
 
@@ -279,6 +280,7 @@ class View(anywidget.AnyWidget):
                 all_heads=self._ALL_HEADS,
                 menu=self._menu,
                 askable=self._askable,
+                overview=self._OVERVIEW,
             )
         except BaseException:  # the method's own error, or an interrupt while it computes
             store.release(self._holder)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TILE_BUDGET = 1_000_000
 """Bytes up to which tiles are sent without being asked for."""
+OVERVIEW_VALUES = 2**27
+"""Values behind a source up to which it is read without being asked for."""
 
 
 class Pack:
@@ -37,6 +39,7 @@ class Pack:
         first: Layer and head that a view opens with.
         after: What was packed before; its bytes and its entries come first, and its budget is gone.
         all_heads: A view opens with every head of the layer: they come while the budget lasts.
+        overview: Whether the first source comes with thumbnails however large it is: a view opens with them.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Pack:
         after: Pack | None = None,
         *,
         all_heads: bool = False,
+        overview: bool = False,
     ) -> None:
         self._all_heads = all_heads
         self.ids: frozenset[str] = frozenset(source.id for source in sources)
@@ -60,11 +64,11 @@ class Pack:
             self.thumbs, self.tiles = list(after.thumbs), list(after.tiles)
             self._parts, self.length = [after.data], after.length
             self.room_for_tiles, self.room_for_thumbs = after.room_for_tiles, after.room_for_thumbs
-        for source in sources:
+        for place, source in enumerate(sources):
             if source.on_demand:
                 self._add_computed(source, first)
             else:
-                self._add(source, first)
+                self._add(source, first, place == 0, overview=overview)
 
     @property
     def data(self) -> bytes:
@@ -81,16 +85,19 @@ class Pack:
                     return
                 self._tile(source, layer, key)
 
-    def _add(self, source: Source, first: tuple[int, int | str]) -> None:
+    def _add(self, source: Source, first: tuple[int, int | str], opens: bool, *, overview: bool) -> None:
+        is_large = source.size > OVERVIEW_VALUES
+        if is_large and not opens:
+            return
         rows, cols = source.shape
         heads = 1 if source.heads is None else len(source.heads)
         dense = len(source.layers) * heads * rows * cols
         reduced = 0 if source.heads is None else 2 * len(source.layers) * rows * cols
-        fits = dense + reduced <= self.room_for_tiles
+        fits = not is_large and dense + reduced <= self.room_for_tiles
         if fits and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
             self._whole(source, rows, cols)
             return
-        if source.heads is not None:
+        if source.heads is not None and (overview or not is_large):
             self._thumbnails(source)
         layer = first[0] if first[0] in source.layers else source.layers[0]
         keys = source.heads_of_tiles(layer)

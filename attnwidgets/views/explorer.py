@@ -44,6 +44,7 @@ class Explorer(Wired):
     """
 
     _VIEW = "Explorer"
+    _OVERVIEW = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _FILTERS = True
     _MANY_METHODS = True

@@ -51,6 +51,7 @@ class HeadGrid(Wired):
 
     _VIEW = "HeadGrid"
     _FILTERS = ("scale", "color_range", "palette")
+    _OVERVIEW = True
     PARTS = ("grid",)
     _KEYWORDS: ClassVar[tuple[str, ...]] = ("sort", "order", "lowest_first", "only", "heads")
 

@@ -12,7 +12,7 @@ from attnwidgets.views.questions import Topic
 from attnwidgets.views.sources import span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
 """Which queries and keys of a pair of texts are shown: A is the first text, B the second."""
@@ -71,7 +71,16 @@ class HeadView(View):
         return {"heads": heads or None, "between": self._between}
 
     def _topics(self) -> Mapping[str, Topic]:
-        return {"token": Topic(self._token)}
+        return {"token": Topic(self._token, for_page=self._for_page)}
+
+    def _for_page(self) -> Iterator[dict[str, Any]]:
+        """Yield the pinned token, the selected layer first: a page tells it exactly, also of a large map."""
+        pinned, opening = self.selection.pinned, self.selection.layer
+        for source in self.sources() if pinned is not None else ():
+            side = "query" if pinned.query >= 0 else "key"
+            for layer in sorted(source.ready, key=lambda number: abs(number - opening)):
+                if source.unit == pinned.unit:
+                    yield {"source": source.id, "layer": layer, "side": side, "index": getattr(pinned, side)}
 
     def _token(self, source: str, layer: int, side: str, index: int) -> tuple[Any, list[bytes]]:
         """Answer what a query reads, or who reads a key, in every head: exact float32 [head, element]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,11 @@ class Source:
         """Rows and columns of a tile."""
         query, key = self.axes()
         return len(query["labels"]), len(key["labels"])
+
+    @property
+    def size(self) -> int:
+        """How many values lie behind this source, in the unit that they were given in."""
+        return math.prod(self.explanation.shape)
 
     @property
     def pinnable(self) -> tuple[int, int]:

@@ -54,6 +54,7 @@ class TileStore(SharedModel):
         self._first: tuple[int, int | str] = (0, "-")
         self._all_heads = False
         self._base: Pack | None = None
+        self._overview = False
         super().__init__()
         self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
@@ -82,6 +83,7 @@ class TileStore(SharedModel):
         all_heads: bool = False,
         menu: Sequence[Entry] = (),
         askable: Mapping[str, Entry] | None = None,
+        overview: bool = False,
     ) -> list[str]:
         """Make explanations known to the browser and return their method keys, then those of the menu.
 
@@ -97,10 +99,12 @@ class TileStore(SharedModel):
             all_heads: It opens with every head of that layer.
             menu: What the view can make when it is chosen.
             askable: By name, methods among the explanations that can be asked about other targets.
+            overview: Whether the view opens with thumbnails of all heads.
         """
         keys: list[str] = []
         before = self._contents()
         self._all_heads |= all_heads
+        self._overview |= overview
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
             found = explanation if held is None else held.explanation
@@ -138,6 +142,7 @@ class TileStore(SharedModel):
 
     def _contents(self) -> list[Any]:
         return [
+            self._overview,
             *self._sources,
             *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
             self._all_heads,
@@ -212,7 +217,8 @@ class TileStore(SharedModel):
         base = self._base
         if base is None:
             kept = [source for source in sources if not source.on_demand]
-            base = self._base = Pack(kept, self._first, all_heads=self._all_heads)
+            opens = Pack(kept, self._first, all_heads=self._all_heads, overview=self._overview)
+            base = self._base = opens
         pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
         with self.hold_sync():
             self.eager = pack.data

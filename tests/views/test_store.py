@@ -253,3 +253,16 @@ def test_requests_from_threads_get_their_own_answers(given):
     for thread in threads:
         thread.join()
     assert not faults
+
+
+def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
+    monkeypatch.setattr(eager, "OVERVIEW_VALUES", aw.attention(minilm_trace).values.size - 1)
+    store = aw.HeadView(minilm_trace, layer=3, head=1).store
+    header = store.header
+    assert {(tile["source"], tile["layer"]) for tile in header["tiles"]} == {("attention/token/self", 3)}
+    assert header["thumbs"] == []
+    others = [source for source in store.sources() if source.unit != "token"]
+    assert others
+    assert all(source._in_unit is None for source in others)  # nothing was aggregated
+    aw.HeadGrid(minilm_trace)
+    assert [thumbs["source"] for thumbs in store.header["thumbs"]] == ["attention/token/self"]

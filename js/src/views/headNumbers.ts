@@ -91,13 +91,13 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       heads = now;
       pairs = these;
       isHuge = pairs.rows * pairs.cols * heads.length > MOST_VALUES;
-      why = "";
       here = heads.map((head) => {
         const tile = isHuge ? undefined : tiles.get(source.id, layer, head);
         return tile && filtered(ctx, tile);
       });
       if (here.some((tile, i) => tile !== before[i])) generation += 1;
       if (isHuge) return;
+      why = "";
       const failure = (head?: HeadKey): string | undefined => tiles.failure(source.id, layer, head);
       const absent = heads.filter((_, i) => !here[i]);
       const waiting = absent.filter((head) => !failure(head));
