@@ -157,6 +157,8 @@ class Wired(View):
             yield row | {"to": "free", "amount": amount}
 
     def _rows_for_page(self) -> Iterator[dict[str, Any]]:
+        if not self._shows_attention():
+            return
         rows = [_row_of(wire) for wire in self.selection.interventions if wire["kind"] == "row"]
         place = self._looked_at()
         if place is not None and self._wires.reach is not None:
@@ -167,12 +169,18 @@ class Wired(View):
         yield from {str(row): row for row in rows}.values()
 
     def _free_for_page(self) -> Iterator[dict[str, Any]]:
+        if not self._shows_attention():
+            return
         wires = [wire for wire in self.selection.interventions if wire.get("to") == "free"]
         place = self._looked_at()
         rows = [_row_of(wire) for wire in wires]
         if place is not None and self._cost() <= PAGE_WORK:
             rows.append(dict(zip(("stream", "layer", "head", "query"), place, strict=True)))
         yield from {str(row): row for row in rows}.values()
+
+    def _shows_attention(self) -> bool:
+        """Return whether the view shows attention: an assignment's page must not hold its answer."""
+        return any(source.method == "attention" for source in self.sources())
 
     def _looked_at(self) -> tuple[str, int, int, int] | None:
         """Return stream, layer, head and token of the row that a page opens with; None where nothing runs."""

@@ -189,6 +189,10 @@ def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(pa
     page.keyboard.press("k")
     bar = page.locator(".aw-wires")
     assert "head 1.3 knocked out" in bar.inner_text()
+    page.set_viewport_size({"width": 500, "height": 400})
+    page.get_by_text("what if tokens were removed").scroll_into_view_if_needed()
+    page.wait_for_timeout(100)
+    assert bar.bounding_box()["y"] == pytest.approx(0, abs=1), "what is active stays in sight"
     page.get_by_placeholder("find").first.focus()
     page.keyboard.press("k")
     assert bar.locator(".aw-wire").count() == 1

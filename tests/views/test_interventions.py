@@ -12,6 +12,7 @@ import torch
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
 from attnwidgets.views import wire_topics
+from tests.intervene.test_interventions import t5, vit
 from tests.tracing import tiny
 
 OUT = {"kind": "ablate", "layer": 1, "head": 2}
@@ -238,6 +239,33 @@ def test_a_page_plays_what_undo_leads_through_and_each_head_alone(read, tmp_path
     assert held.count(active[:1]) == 1
     wanted = after(read, *view.interventions())
     assert all(row[3] == pytest.approx(wanted[row[0]], abs=1e-6) for row in told[0]["meta"]["rows"])
+
+
+def test_an_assignment_s_page_does_not_hold_its_answer(read, tmp_path):
+    shown, hidden = (
+        aw.Explorer(read, methods=[name]).to_html(tmp_path / name) for name in ("attention", "rollout")
+    )
+    assert len(answers_of(shown, "own_row")[1]) == 4
+    assert answers_of(hidden, "own_row")[1] == []
+
+
+@pytest.mark.parametrize("make", [t5, vit])
+def test_every_stream_and_kind_of_model_is_served(make, tmp_path):
+    trace = make()
+    view = aw.InterventionView(trace)
+    for stream in trace.streams:
+        at = {"stream": stream, "layer": 1, "head": 1}
+        view.selection.interventions = [
+            {"kind": "ablate", **at},
+            {"kind": "row", **at, "query": 1, "to": "free"},
+        ]
+        told, _ = asked(view, interventions=view.selection.interventions)
+        logits = trace.rerun(*view.interventions()).logits
+        now = (logits if logits.dim() == 1 else logits[-1]).double().softmax(-1)
+        assert told["rows"]
+        assert all(row[3] == pytest.approx(float(now[row[0]]), abs=1e-6) for row in told["rows"])
+    view.selection.stream = trace.streams[-1]
+    assert len(answers_of(view.to_html(tmp_path / "page.html"))[1]) > 4
 
 
 def test_a_page_does_not_run_a_large_model_for_what_nobody_asked(read, tmp_path, monkeypatch):
