@@ -103,3 +103,29 @@ def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(tra
     page.get_by_text("not in this file; it needs a running kernel").first.wait_for()
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
     page.locator(".aw-removal-body:not([data-stale])").wait_for()
+
+
+def test_in_an_explorer_nothing_is_asked_while_the_panel_is_folded(trace, page_of):
+    view = aw.Explorer(trace, units=["token"])
+    args = {
+        "source": "attention/token/self",
+        "layer": 0,
+        "head": 0,
+        "row": -1,
+        "target": None,
+        "operator": None,
+    }
+    view._questions.ask("removal", args)
+    page = page_of(view)
+    panel = page.locator("[data-of=RemovalView]")
+    panel.locator("summary").click()
+    panel.locator(".aw-point").wait_for(state="attached")
+    place = panel.locator(".aw-where")
+    assert "layer 0" in place.inner_text()
+    panel.locator("summary").click()
+    page.locator("input[aria-label=layer]").first.focus()
+    page.keyboard.press("End")
+    page.wait_for_timeout(300)
+    assert "layer 0" in place.text_content()
+    panel.locator("summary").click()
+    panel.get_by_text("not in this file; it needs a running kernel").wait_for()  # asked now, and not held

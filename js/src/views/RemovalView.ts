@@ -77,6 +77,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
   const { selection } = ctx;
   /** Not inside another view, which says and chooses the rest. */
   const alone = root === ctx.el;
+  const fold = root.closest("details");
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
   const operator = createMenu("removed by", signal, (name) => {
     ctx.model.set("options", { ...ctx.model.get("options"), operator: name } as never);
@@ -259,7 +260,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    if (width <= 0) return; // nobody looks: nothing is asked
+    if (width <= 0 || fold?.open === false) return; // nobody looks: nothing is asked
     const header = ctx.header();
     const lost = ctx.tiles.status().state === "no-kernel";
     const { source } = ctx.resolved();
@@ -492,6 +493,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
       if (event.buttons & 1) follow(event);
     },
   });
+  if (fold) on(fold, signal, { toggle: () => update() });
   keyboard(slider, signal, {}, "← →: one token more or less · Home, End: none, all");
   watchWidth(
     root,
