@@ -4,7 +4,7 @@
  */
 
 import { createAnswers } from "../answers.ts";
-import { atEnd, fill, flag, h, on, put } from "../dom.ts";
+import { assign, atEnd, createWatch, dress, fill, flag, h, on, put } from "../dom.ts";
 import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
 import type { Axis } from "../wire.ts";
@@ -14,9 +14,9 @@ import { byRank, difference, rankOf } from "./comparing.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { pinnedQuery } from "./pinned.ts";
-import { peak } from "./reading.ts";
+import { largestOf, peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
-import { createRowFilters } from "./rowFilters.ts";
+import { createRowFilters, rowsOf } from "./rowFilters.ts";
 import { createSegments } from "./segments.ts";
 import { plural } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
@@ -93,12 +93,12 @@ export const renderCompareView = view((ctx, root, signal) => {
   let rows: Row[] = [];
   let apart: Row | null = null;
   let built = "";
+  const [isBuilt, isRanked] = [createWatch(), createWatch()];
   let bound = new AbortController();
   let told: Strips | null = null;
   let values: Float32Array[] = [];
   let shown: Float32Array[] = []; // NaN where the filters leave something out
-  let ranks: number[][] = [];
-  let counts: number[] = []; // of elements that have a rank
+  let ranks: number[][] = []; // of those that were asked for
   let pair: [number, number] | null = null;
   let crowded = false; // too many words for every strip to be a text
   let opened = 0; // the one that is
@@ -157,6 +157,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     const axis = keyAxis();
     crowded = (names.length + 1) * axis.labels.length > MOST_WORDS;
     if (opened >= names.length) opened = 0;
+    if (!isBuilt(names.join("\n"), axis, crowded && opened)) return;
     const name = JSON.stringify([names, axis, crowded && opened]);
     if (name === built) return;
     built = name;
@@ -174,13 +175,9 @@ export const renderCompareView = view((ctx, root, signal) => {
     const answer = answers.get<Strips>("strips", wanted);
     stale = !answer;
     if (!answer) return;
-    const { meta, buffers } = answer;
+    const { meta } = answer;
     told = meta;
-    const count = keyAxis().labels.length;
-    const bytes = buffers[0] as DataView;
-    values = meta.names.map((_, row) =>
-      Float32Array.from({ length: count }, (_, i) => bytes.getFloat32(4 * (row * count + i), true)),
-    );
+    values = rowsOf(answer, keyAxis().labels.length);
     filters.offer({ signed: meta.signed.some(Boolean), stochastic: meta.shares.some(Boolean) });
   };
 
@@ -188,10 +185,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   const trim = (): void => {
     const chosen = filtersOf(ctx);
     const rest = filters.of(values, chosen, keyAxis().special, told?.shares ?? []);
-    if (rest !== shown) {
-      ranks = rest.map(rankOf);
-      counts = ranks.map((row) => row.filter(Boolean).length);
-    }
+    if (rest !== shown) ranks = [];
     shown = rest;
     scales.choose(chosen.extent === "all" || (told?.alike && chosen.extent !== "map") ? "one" : "own");
   };
@@ -203,7 +197,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     const { underlay } = row.strip as Partial<Strip>;
     (underlay ?? (row.strip as Band)).paint((i) => colours((of[i] ?? 0) / (top || 1)));
     const [low, ramp, high] = row.ends;
-    ramp.style.background = gradient(...look);
+    dress(ramp, { background: gradient(...look) });
     put(low, signed ? `−${tickText(top)}` : "0");
     put(high, `${signed ? "+" : ""}${tickText(top)}`);
     put(row.note, words);
@@ -220,7 +214,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     const one = scales.value() === "one";
     rows.forEach((row, i) => {
       const isShown = places.includes(i);
-      row.strip.box.hidden = !isShown;
+      assign(row.strip.box, { hidden: !isShown });
       if (!isShown) return;
       const nothing = shown[i]?.every(Number.isNaN) ? "all left out" : "all values are 0";
       const zero = (tops[i] ?? 0) === 0 ? nothing : "";
@@ -232,7 +226,7 @@ export const renderCompareView = view((ctx, root, signal) => {
 
   /** The difference of two strips' shares, between them. */
   const paintPair = (): void => {
-    all.hidden = !pair;
+    assign(all, { hidden: !pair });
     put(all, `show all ${rows.length}`);
     if (!pair) {
       if (apart) apart.strip.box.hidden = true;
@@ -260,9 +254,8 @@ export const renderCompareView = view((ctx, root, signal) => {
       strip.mark("aw-query", told.maps[i] ? query : -1);
     }
     rows.forEach((row, i) => {
-      const [value, rank] = [shown[i]?.[key], ranks[i]?.[key]];
-      const words = rank ? ` · ${byRank(rank, counts[i] ?? 0)}` : "";
-      put(row.value, value === undefined ? "" : number(value) + words);
+      const value = shown[i]?.[key];
+      put(row.value, value === undefined ? "" : number(value) + rankWords(i, key));
     });
     if (apart) put(apart.value, "");
     readout.show(key >= 0 ? keyWords(key) : pair ? pairWords(...pair) : restWords(), true);
@@ -270,17 +263,18 @@ export const renderCompareView = view((ctx, root, signal) => {
 
   const number = (value: number): string =>
     Number.isNaN(value) && leavesOut(filtersOf(ctx)) ? "left out" : printed(value, true);
+  const rankWords = (i: number, key: number): string => {
+    ranks[i] ??= rankOf(shown[i] as Float32Array);
+    const [rank, count] = [ranks[i][key], ranks[i].filter(Boolean).length];
+    return rank ? ` · ${byRank(rank, count)}` : "";
+  };
   const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
   const keyWords = (key: number): string => {
     const places = pair ?? values.map((_, i) => i);
     const said = places.map((i) => `${told?.names[i]} ${number(shown[i]?.[key] ?? Number.NaN)}`);
     return `${named(key)}: ${said.join(", ")}`;
   };
-  const largest = (row: Float32Array, most: number): number[] =>
-    [...row.keys()]
-      .filter((key) => row[key])
-      .sort((a, b) => Math.abs(row[b] as number) - Math.abs(row[a] as number))
-      .slice(0, most);
+  const largest = (row: Float32Array, most: number): number[] => largestOf(row, most).filter((key) => row[key]);
 
   /** The strongest relations in words: what a reader who sees no colours is told. */
   const restWords = (): string => {
@@ -296,12 +290,12 @@ export const renderCompareView = view((ctx, root, signal) => {
   const drawAgreement = (): void => {
     if (!told) return;
     const signed = told.signed.some(Boolean);
-    sizes.hidden = !signed;
+    assign(sizes, { hidden: !signed });
     const { special: flags } = keyAxis();
     const { special, mass, least } = filtersOf(ctx);
     const all = special === "show";
     const ranked = all ? flags.length : flags.filter((one) => !one).length;
-    table.element.hidden = ranked < 2;
+    assign(table.element, { hidden: ranked < 2 });
     if (ranked < 2) {
       put(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
       return;
@@ -317,7 +311,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     }
     const { meta } = found;
     const ranking = meta.measures[measures.value()] as Ranking;
-    table.show(told.names, ranking, pair, ctx.theme);
+    if (isRanked(told.names, ranking, pair, ctx.theme)) table.show(told.names, ranking, pair, ctx.theme);
     const chance = ranking.chance
       ? ` By chance ${ranking.chance.toFixed(2)}.`
       : " 1: the same order, 0: none, −1: reversed.";
@@ -351,8 +345,8 @@ export const renderCompareView = view((ctx, root, signal) => {
   const draw = (): void => {
     read();
     const title = heading.show(words());
-    root.ariaLabel = `${title}: one text, several explanations`;
-    slider.hidden = ctx.source().layers.length < 2;
+    assign(root, { ariaLabel: `${title}: one text, several explanations` });
+    assign(slider, { hidden: ctx.source().layers.length < 2 });
     flag(texts, "data-stale", stale);
     if (stale) {
       const job = answers.job("strips");

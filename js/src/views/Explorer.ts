@@ -1,7 +1,7 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
 import { createAnswers } from "../answers.ts";
-import { fill, flag, h, on, put } from "../dom.ts";
+import { createWatch, fill, flag, h, on, put } from "../dom.ts";
 import { filterPlace } from "../filters.ts";
 import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
@@ -60,12 +60,14 @@ export const renderExplorer = view((ctx, root, signal) => {
     }
   });
 
+  const isOther = createWatch();
   const update = (): void => {
     const { options } = ctx;
     const header = ctx.header();
     const { source } = ctx.resolved();
     heading.show("", header.model);
     const lost = ctx.tiles.status().state === "no-kernel";
+    if (!isOther(header, options, source, ctx.layered().source, lost)) return;
     method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method);
     const streams = options.stream ? [] : streamsOf(header, source.method);
     stream.offer(

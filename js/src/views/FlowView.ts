@@ -4,11 +4,12 @@
  */
 
 import type { Theme, Tile } from "../context.ts";
-import { density, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
+import { assign, createWatch, density, dress, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
 import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { createLabels, labelRoom } from "./labels.ts";
 import { pinnedQuery } from "./pinned.ts";
+import { largestOf } from "./reading.ts";
 import { nameOf } from "./readout.ts";
 import { navigation, plural } from "./steps.ts";
 
@@ -53,6 +54,8 @@ export const renderFlowView = view((ctx, root, signal) => {
   let cell = 0;
   let gap = 0;
   let laidOut = "";
+  const [isLaidOut, isInked] = [createWatch(), createWatch()];
+  let ink = "";
   let steps: Step[] = [];
   let read: (Tile | undefined)[] = [];
   let every: Flow | null = null;
@@ -103,6 +106,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   const layout = (): void => {
     const { source } = ctx.resolved();
     const axis = ctx.axisOf(source.key);
+    if (!isLaidOut(source, axis, width, ctx.options)) return;
     const name = JSON.stringify([source.id, width, axis.labels, ctx.options.indexBase]);
     if (width <= 0 || name === laidOut) return;
     laidOut = name;
@@ -182,7 +186,11 @@ export const renderFlowView = view((ctx, root, signal) => {
     }
   };
 
-  const inks = (): [string, string] => [HUES[ctx.theme], getComputedStyle(root).color];
+  /** Asking for the page's own colour lays it out: once for a theme. */
+  const inks = (): [string, string] => {
+    if (isInked(ctx.theme)) ink = getComputedStyle(root).color;
+    return [HUES[ctx.theme], ink];
+  };
 
   /** All tokens: drawn once for a share and a theme. */
   const paintBase = (): void => {
@@ -213,25 +221,26 @@ export const renderFlowView = view((ctx, root, signal) => {
     const pen = erase(front);
     const at = followed();
     flag(plot, "data-followed", at !== null);
-    front.hidden = at === null;
+    assign(front, { hidden: at === null });
     const { source, layer } = ctx.resolved();
     const row = at ? levels() - at.level : undefined;
     left.mark(row, levels() - 1 - source.layers.indexOf(layer));
     bottom.mark(at?.token ?? ctx.cell("hover")?.key, pinnedQuery(ctx) ?? undefined);
-    spotMark.hidden = !at;
-    if (at) spotMark.style.transform = `translate(${x(at.token) - 6}px, ${y(at.level) - 6}px)`;
+    assign(spotMark, { hidden: !at });
+    if (at) dress(spotMark, { transform: `translate(${x(at.token) - 6}px, ${y(at.level) - 6}px)` });
     if (!pen || !steps.length) return;
     if (!at) {
       say(null, every);
       return;
     }
-    const flow = flowOf(steps, at.level, at.token, atLeast(), BUDGET);
+    const smallest = atLeast();
+    const flow = flowOf(steps, at.level, at.token, smallest, BUDGET);
     const [colour, ink] = inks();
     strokes(pen, flow, 1);
     const most = Math.min(5, Math.max(2, cell / 3));
     dots(pen, ink, (level, token) => {
       const mass = flow.masses[level]?.[token] ?? 0;
-      return mass >= atLeast() / 4 ? Math.max(1, most * Math.sqrt(mass)) : 0;
+      return mass >= smallest / 4 ? Math.max(1, most * Math.sqrt(mass)) : 0;
     });
     bars(pen, flow.masses[0] ?? new Float64Array(), colour);
     say(at, flow);
@@ -250,8 +259,6 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
 
   const percent = (share: number): string => `${Number((100 * share).toPrecision(2))} %`;
-  const largest = (masses: Float64Array, most: number): number[] =>
-    [...masses.keys()].sort((a, b) => (masses[b] ?? 0) - (masses[a] ?? 0)).slice(0, most);
 
   const say = (at: Spot | null, flow: Flow | null): void => {
     const loud = root.contains(document.activeElement);
@@ -274,10 +281,10 @@ export const renderFlowView = view((ctx, root, signal) => {
       );
       const strong = said.length ? `Strongest, beside what stays in place: ${said.join("; ")}.` : "";
       readout.show(`Hover a token to follow it to the input, click to pin it. ${strong}`, false);
-      plot.ariaLabel = `${strong} ${KEYS}`;
+      assign(plot, { ariaLabel: `${strong} ${KEYS}` });
       return;
     }
-    const from = largest(flow.masses[0] ?? new Float64Array(), 5).map(
+    const from = largestOf(flow.masses[0] ?? [], 5).map(
       (token) => `${named(token)} ${percent(flow.masses[0]?.[token] ?? 0)}`,
     );
     const what =
@@ -285,7 +292,7 @@ export const renderFlowView = view((ctx, root, signal) => {
         ? `${named(at.token)}, input`
         : `${named(at.token)} after ${levelName(at.level)} is made of ≈ ${from.join(", ")} of the input`;
     readout.show(`${what}.`, loud || at === spot);
-    plot.ariaLabel = `${what}. ${KEYS}`;
+    assign(plot, { ariaLabel: `${what}. ${KEYS}` });
   };
 
   const draw = (): void => {
@@ -293,7 +300,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     const title = heading.show(
       `${counted(source.layers.length, "layer")} · ${plural(source.unit)}, input at the bottom`,
     );
-    root.ariaLabel = `${title}: tokens by layers`;
+    assign(root, { ariaLabel: `${title}: tokens by layers` });
     put(least, percent(atLeast()));
     const missing = collect();
     layout();

@@ -5,7 +5,20 @@
 import { createAnswers } from "../answers.ts";
 import { heatMap } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
-import { density, fill, flag, h, keyboard, on, place, setSizes, spotAt, thinned, watchWidth } from "../dom.ts";
+import {
+  createWatch,
+  density,
+  fill,
+  flag,
+  h,
+  keyboard,
+  on,
+  place,
+  setSizes,
+  spotAt,
+  thinned,
+  watchWidth,
+} from "../dom.ts";
 import { filtersOf, setFilters } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
 import type { HeadGridOptions, Source } from "../wire.ts";
@@ -58,6 +71,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let width = 0;
   let side = 0;
   let drawn = "";
+  const isOffered = createWatch();
   let sheet: ThumbSheet | undefined;
   let peaks: number[][] = [];
   let now: Arrangement = { cols: 0, lines: [], shown: 0 };
@@ -86,7 +100,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const where = `${layers} ${layers === 1 ? "layer" : "layers"}${across} · ${plural(source.unit)}`;
     const title = heading.show(where);
     plot.ariaLabel = `${title}: ${where}. Arrow keys, Home and End move, Enter selects a head, Escape goes back to it.`;
-    controls.update(source);
+    if (isOffered(source, ctx.options)) controls.update(source);
   };
 
   const atlasOf = (source: Source, found: ThumbSheet): Atlas => ({
@@ -227,7 +241,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     if (!isAlone || !sheet) return;
     const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
     const shown = at ?? { layer: source.layers.indexOf(layer), head: chosen };
-    const beside = width - plot.offsetWidth - VALUES - GAP;
+    const beside = width - side * now.cols - VALUES - GAP;
     const large = isBeside() ? Math.min(MOST, Math.max(LEAST, beside)) : Math.min(LEAST, width);
     const name = placeWords(ctx, source.layers[shown.layer] as number, source.heads?.[shown.head] ?? "-");
     preview.show(atlasOf(source, sheet), shown, Math.floor(large), name);

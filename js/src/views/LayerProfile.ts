@@ -4,7 +4,7 @@
  */
 
 import { createAnswers } from "../answers.ts";
-import { atEnd, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
+import { assign, atEnd, createWatch, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
 import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { printed, roundUp } from "../numbers.ts";
 import type { Axis } from "../wire.ts";
@@ -23,7 +23,7 @@ import {
 import { pinnedQuery } from "./pinned.ts";
 import { peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
-import { createRowFilters } from "./rowFilters.ts";
+import { createRowFilters, rowsOf } from "./rowFilters.ts";
 import { createSegments } from "./segments.ts";
 import { moveLayer, navigation, plural } from "./steps.ts";
 import { createStrip, type Strip } from "./strip.ts";
@@ -54,6 +54,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   );
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h("div.profile-plot", { tabindex: "0", role: "application", "aria-roledescription": "line chart" });
+  const marks = svg("g");
   const legend = h("ul.profile-legend");
   const readout = createReadout();
   const texts = h("div.texts");
@@ -67,6 +68,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   let hovered = -1; // layer under the pointer, by its place
   let width = 0;
   let built = "";
+  const [isBuilt, isDrawn, isColoured, isCued] = [createWatch(), createWatch(), createWatch(), createWatch()];
   let bound = new AbortController();
   let targets: Strip | null = null;
   let sources: Strip | null = null;
@@ -109,9 +111,12 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     return some.length ? some : [strongest()];
   };
 
+  const isOther = createWatch();
+  let found = 0;
   /** The source that the first line is highest for in any layer: no special token, not the query itself. */
   const strongest = (): number => {
     const { special } = keyAxis();
+    if (!isOther(shown, special, query())) return found;
     let [best, at] = [-1, 0];
     for (let key = 0; key < special.length; key += 1) {
       if (special[key] || (told?.rows && key === query())) continue;
@@ -120,6 +125,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
         if (size > best) [best, at] = [size, key];
       }
     }
+    found = at;
     return at;
   };
 
@@ -149,6 +155,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
 
   const build = (): void => {
     const axis = keyAxis();
+    if (!isBuilt(axis, told?.follows)) return;
     const name = JSON.stringify([axis, told?.follows]);
     if (name === built) return;
     built = name;
@@ -177,12 +184,10 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     const answer = answers.get<Profile>("profile", wanted);
     stale = !answer;
     if (!answer) return;
+    const first = told !== answer.meta;
     told = answer.meta;
-    const bytes = answer.buffers[0] as DataView;
-    const count = keyAxis().labels.length;
-    rows = told.shares.map((_, row) =>
-      Float32Array.from({ length: count }, (_v, i) => bytes.getFloat32(4 * (row * count + i), true)),
-    );
+    rows = rowsOf(answer, keyAxis().labels.length);
+    if (!first) return;
     const signed = rows.some((row) => row.some((value) => value < 0));
     filters.offer({ signed, stochastic: told.shares.some(Boolean) });
   };
@@ -213,15 +218,27 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     if (!told) return;
     build();
     if (!stale) paint();
-    root.ariaLabel = `${title}, ${where()}`;
+    assign(root, { ariaLabel: `${title}, ${where()}` });
   };
 
-  /** Lines, legend and words for the sources looked at. Runs on every pointer move. */
+  /** What follows the layer and the sources looked at. Runs on every pointer move: lines are drawn when they change. */
   const paint = (): void => {
     if (!told || width <= 0) return;
     trim();
     const some = keys();
-    lines = told.names.map((_, line) => (told as Profile).layers.map((_l, layer) => sumAt(line, layer, some)));
+    if (isDrawn(told, shown, some.join(), width, scales.value(), ctx.theme, ctx.options)) drawLines(told, some);
+    const at = hovered >= 0 ? hovered : layerNow();
+    if (chart) marks.replaceChildren(...layerMarks(chart));
+    lines.forEach((_, line) => {
+      const number = legend.children[line]?.querySelector("b");
+      if (number) put(number, valueAt(line, at));
+    });
+    say(some, at);
+    paintStrips(some, at);
+  };
+
+  const drawLines = (told: Profile, some: readonly number[]): void => {
+    lines = told.names.map((_, line) => told.layers.map((_l, layer) => sumAt(line, layer, some)));
     const own = scales.value() === "own";
     const drawn = own ? lines.map((values) => values.map((value) => value / (peak(values) || 1))) : lines;
     const every = drawn.flat().filter(Number.isFinite);
@@ -235,20 +252,16 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("width", String(width));
     picture.setAttribute("height", String(height));
-    const marks = layerMarks(chart);
     const looks = drawn.map((_, line) => lookOf(line, ctx.theme));
     const paths = drawn.map((values, line) =>
       drawLine(chart as Chart, values, looks[line] as ReturnType<typeof lookOf>),
     );
-    const at = hovered >= 0 ? hovered : layerNow();
     const leaders = labelLines(
       chart,
       legend,
-      told.names.map((name, line) => lineEnd(name, line, at, drawn[line] ?? [], low)),
+      told.names.map((name, line) => lineEnd(name, line, drawn[line] ?? [], low)),
     );
-    picture.replaceChildren(drawAxes(chart, names), ...marks, ...leaders, ...paths);
-    say(some, at);
-    paintStrips(some, at);
+    picture.replaceChildren(drawAxes(chart, names), marks, ...leaders, ...paths);
   };
 
   const lastX = (values: readonly number[]): number => {
@@ -259,17 +272,18 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     return chart?.x(last) ?? 0;
   };
 
-  const lineEnd = (name: string, line: number, at: number, drawn: readonly number[], low: number): LineEnd => {
+  const valueAt = (line: number, at: number): string => {
     const value = lines[line]?.[at] ?? Number.NaN;
-    return {
-      name,
-      value: Number.isFinite(value) ? printed(value, true) : "–",
-      look: lookOf(line, ctx.theme),
-      x: lastX(drawn),
-      y: chart?.y(drawn.filter(Number.isFinite).at(-1) ?? low) ?? 0,
-      title: told?.remarks[line] ?? "",
-    };
+    return Number.isFinite(value) ? printed(value, true) : "–";
   };
+  const lineEnd = (name: string, line: number, drawn: readonly number[], low: number): LineEnd => ({
+    name,
+    value: "",
+    look: lookOf(line, ctx.theme),
+    x: lastX(drawn),
+    y: chart?.y(drawn.filter(Number.isFinite).at(-1) ?? low) ?? 0,
+    title: told?.remarks[line] ?? "",
+  });
 
   /** The selected layer, and the one under the pointer. */
   const layerMarks = (of: Chart): SVGElement[] => {
@@ -315,20 +329,25 @@ export const renderLayerProfile = view((ctx, root, signal) => {
       return `${name} in layer ${ctx.layerName(layers[best] as number)}`;
     });
     readout.show(`${about(some)}${kind}, ${here}${values.join(", ")} · largest: ${highest.join(", ")}`, true);
-    plot.ariaLabel = `${about(some)} over layers. Largest: ${highest.join(", ")}. Left and right arrows change the layer.`;
+    assign(plot, {
+      ariaLabel: `${about(some)} over layers. Largest: ${highest.join(", ")}. Left and right arrows change the layer.`,
+    });
   };
 
   const paintStrips = (some: readonly number[], at: number): void => {
     const { palette, scale } = filtersOf(ctx);
-    const row = keyAxis().labels.map((_, key) => numberAt(0, Math.max(0, at), key));
-    const [top, signed] = [peak(row), row.some((value) => value < 0)];
-    const colours = shades(ctx.theme, signed, palette, scale || "linear");
-    sources?.underlay.paint((key) => colours((row[key] ?? 0) / (top || 1)));
+    const row = shown[Math.max(0, at)] ?? new Float32Array();
+    if (isColoured(sources, row, ctx.theme, palette, scale)) {
+      const [top, signed] = [peak(row), row.some((value) => value < 0)];
+      const colours = shades(ctx.theme, signed, palette, scale || "linear");
+      sources?.underlay.paint((key) => colours((row[key] ?? 0) / (top || 1)));
+    }
     sources?.mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);
     const caption = sources?.box.querySelector(".aw-strip-name");
     const layer = ctx.layerName(told?.layers[Math.max(0, at)] ?? 0);
     if (caption) put(caption, `sources (choose; Shift adds), coloured by ${told?.names[0]} in layer ${layer}`);
     targets?.mark("aw-query", query());
+    if (!isCued(sources, some.length > 1, [...cues].join())) return;
     const tokens = sources?.box.querySelectorAll(".aw-tok") ?? [];
     for (const cue of tokens)
       flag(cue, "data-cue", some.length > 1 && cues.has(Number((cue as HTMLElement).dataset.i)));

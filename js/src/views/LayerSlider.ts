@@ -29,15 +29,16 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   fill(root, h("div.row", layers, headField, units.element), note);
 
   const player = createPlayer(ctx, signal, () => drawPlay());
+  const motion = matchMedia("(prefers-reduced-motion: reduce)");
   const drawPlay = (): void => {
-    const still = prefersStill() ? (["next layer", NEXT] as const) : (["play through layers", PLAY] as const);
+    const still = motion.matches ? (["next layer", NEXT] as const) : (["play through layers", PLAY] as const);
     const [name, path] = player.playing() ? (["pause", PAUSE] as const) : still;
     if (play.ariaLabel === name) return;
     play.ariaLabel = name;
     play.title = name;
     fill(play, icon(path));
   };
-  on(play, signal, { click: () => player.toggle(prefersStill()) });
+  on(play, signal, { click: () => player.toggle(motion.matches) });
   on(range, signal, {
     input() {
       player.stop();
@@ -156,10 +157,6 @@ export function createPlayer(ctx: ViewContext, signal: AbortSignal, changed: () 
       if (playing && waiting) next();
     },
   };
-}
-
-function prefersStill(): boolean {
-  return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
 function icon(path: string): SVGElement {

@@ -4,6 +4,8 @@
 export interface Step {
   rows: Float32Array;
   count: number;
+  /** The largest share of every row. */
+  tops: Float32Array;
 }
 
 /** One edge, from a token after a layer to one before it; `level` counts layers from the input up. */
@@ -28,6 +30,7 @@ export interface Flow {
 /** Rows of values as shares; a row of zeros stays so. */
 export function stepOf(value: (row: number, col: number) => number, count: number): Step {
   const rows = new Float32Array(count * count);
+  const tops = new Float32Array(count);
   for (let q = 0; q < count; q += 1) {
     let sum = 0;
     for (let k = 0; k < count; k += 1) {
@@ -35,9 +38,20 @@ export function stepOf(value: (row: number, col: number) => number, count: numbe
       rows[q * count + k] = share;
       sum += share;
     }
-    if (sum > 0) for (let k = 0; k < count; k += 1) rows[q * count + k] = (rows[q * count + k] as number) / sum;
+    for (let k = 0; sum > 0 && k < count; k += 1) {
+      const share = (rows[q * count + k] as number) / sum;
+      rows[q * count + k] = share;
+      tops[q] = Math.max(tops[q] as number, share);
+    }
   }
-  return { rows, count };
+  return { rows, count, tops };
+}
+
+/** Add what a token passes on to those below it. A function of its own: it is the hot one. */
+function pass(rows: Float32Array, start: number, here: number, below: Float64Array): void {
+  for (let key = 0; key < below.length; key += 1) {
+    below[key] = (below[key] as number) + here * (rows[start + key] as number);
+  }
 }
 
 /** Edges that carry at least `least` of what a token after its layer is made of, of all tokens. */
@@ -62,16 +76,17 @@ export function flowOf(steps: readonly Step[], level: number, token: number, lea
   mass[token] = 1;
   masses[level] = mass;
   for (let at = level - 1; at >= 0; at -= 1) {
-    const { rows } = steps[at] as Step;
+    const { rows, tops } = steps[at] as Step;
     const below = new Float64Array(count);
     for (let query = 0; query < count; query += 1) {
       const here = mass[query] as number;
       if (here === 0) continue;
       const start = query * count;
+      pass(rows, start, here, below);
+      // `tops` are rounded as the shares are.
+      if (here * (tops[query] as number) < least) continue;
       for (let key = 0; key < count; key += 1) {
         const part = here * (rows[start + key] as number);
-        if (part === 0) continue;
-        below[key] = (below[key] as number) + part;
         if (part >= least) edges.push({ level: at, query, key, mass: part });
       }
     }

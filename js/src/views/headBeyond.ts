@@ -1,5 +1,5 @@
 /** Of a long text: what the token looked at has to do with tokens above and below those in view, and the way there. */
-import { fill, h, on, put } from "../dom.ts";
+import { assign, fill, h, on, put } from "../dom.ts";
 import type { Values } from "./headPairs.ts";
 
 /** A share of the weight that is worth saying. */
@@ -17,28 +17,26 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
     element,
     /** Values along the other side, and its rows in view. */
     show(values: Values, [first, last]: readonly [number, number]): void {
-      let [above, inside, below] = [0, 0, 0];
-      let [topAbove, topBelow] = [0, 0];
+      // Above, below, and in view.
+      const [sums, tops] = [
+        [0, 0, 0],
+        [0, 0, 0],
+      ] as [number[], number[]];
       for (const one of values) {
-        for (let i = 0; i < (one?.length ?? 0); i += 1) {
-          const size = Math.abs(one?.[i] as number) || 0;
-          if (i >= first && i < last) inside += size;
-          else if (i < first) {
-            above += size;
-            if (size > topAbove) [topAbove, strongest[0]] = [size, i];
-          } else {
-            below += size;
-            if (size > topBelow) [topBelow, strongest[1]] = [size, i];
-          }
-        }
+        one?.forEach((value, i) => {
+          const size = Math.abs(value) || 0;
+          const at = i < first ? 0 : i < last ? 2 : 1;
+          sums[at] = (sums[at] as number) + size;
+          if (size > (tops[at] as number)) [tops[at], strongest[at]] = [size, i];
+        });
       }
+      const all = sums.reduce((sum, one) => sum + one);
       buttons.forEach((button, at) => {
-        const share = (at ? below : above) / (above + inside + below);
-        button.hidden = !(share >= WORTH);
+        const share = (sums[at] as number) / all;
         const percent = `${Math.round(100 * share)} %`;
         put(button, `${at ? "↓" : "↑"} ${percent}`);
-        button.title = `${percent} of the weight lies ${button.dataset.side}: go to the strongest`;
-        button.ariaLabel = button.title;
+        const title = `${percent} of the weight lies ${button.dataset.side}: go to the strongest`;
+        assign(button, { hidden: !(share >= WORTH), title, ariaLabel: title });
       });
     },
   };

@@ -1,5 +1,5 @@
 /** One chip for each head: a click shows or hides it, a double click shows it alone, another one all again. */
-import { fill, flag, h, keyboard, on } from "../dom.ts";
+import { assign, dress, fill, flag, h, keyboard, on, put } from "../dom.ts";
 
 export interface Chip {
   name: string;
@@ -85,13 +85,10 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
       }
       chips.forEach(({ name, title, colour, ink, on: shown, current }, i) => {
         const button = buttons[i] as HTMLButtonElement;
-        if (button.textContent !== name) button.textContent = name;
-        button.title = title;
-        button.ariaLabel = title;
-        button.ariaPressed = String(shown);
+        put(button, name);
+        assign(button, { title, ariaLabel: title, ariaPressed: String(shown) });
         flag(button, "data-current", current);
-        button.style.setProperty("--aw-colour", colour || "var(--aw-accent)");
-        button.style.setProperty("--aw-on", ink || "var(--aw-back)");
+        dress(button, { "--aw-colour": colour || "var(--aw-accent)", "--aw-on": ink || "var(--aw-back)" });
       });
       all.disabled = chips.every((chip) => chip.on);
     },

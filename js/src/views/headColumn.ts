@@ -1,5 +1,5 @@
 /** One side's tokens as a column of rows that scrolls; only the rows in view are nodes. */
-import { flag, h, on, put, shortLabel } from "../dom.ts";
+import { assign, dress, flag, h, on, put, shortLabel } from "../dom.ts";
 import type { Axis } from "../wire.ts";
 import type { Side } from "./headPairs.ts";
 
@@ -79,9 +79,8 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     write();
   };
   const band = (el: HTMLElement, from: number, to = from + 1): void => {
-    el.hidden = from < 0 || to <= from;
-    el.style.top = `${from * row}px`;
-    el.style.height = `${(to - from) * row}px`;
+    assign(el, { hidden: from < 0 || to <= from });
+    dress(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
   };
   const find = (event: MouseEvent): number => {
     const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);

@@ -84,7 +84,6 @@ export function createLines(canvas: HTMLCanvasElement) {
   };
 
   const add = (lines: Lines, head: number, value: number, query: number, key: number, offset: number): void => {
-    if (!(Math.abs(value) >= least)) return;
     const level = Math.min(LEVELS - 1, Math.floor(strength(value) * LEVELS));
     const at = level * colours().length + colourOf(head, value);
     const found = lines[at];
@@ -159,9 +158,10 @@ export function createLines(canvas: HTMLCanvasElement) {
         if (!one || (style.only >= 0 && style.only !== head)) return;
         const offset = shift(head);
         for (let i = 0; i < one.length; i += 1) {
-          const into = other === i ? strong : plain;
-          if (side === "query") add(into, head, one[i] as number, index, i, offset);
-          else add(into, head, one[i] as number, i, index, offset);
+          const value = one[i] as number;
+          if (!(Math.abs(value) >= least)) continue;
+          const [query, key] = side === "query" ? [index, i] : [i, index];
+          add(other === i ? strong : plain, head, value, query, key, offset);
         }
       });
       stroke(plain, scroll, other < 0 ? 1 : 0.22);
@@ -172,7 +172,7 @@ export function createLines(canvas: HTMLCanvasElement) {
       bars(received, "key", scroll);
       const lines: Lines = [];
       for (const { head, value, query, key } of shown) {
-        if (style.only >= 0 && style.only !== head) continue;
+        if ((style.only >= 0 && style.only !== head) || !(Math.abs(value) >= least)) continue;
         if (inView(query, scroll.query) || inView(key, scroll.key)) add(lines, head, value, query, key, shift(head));
       }
       stroke(lines, scroll, 0.75);

@@ -126,21 +126,21 @@ function binned(tile: Tile, table: Float32Array, top: number): Binned {
   return made;
 }
 
+/** A query that takes part, and how many keys it has. */
+type Line = readonly [query: number, end: number];
+
 /** Count codes by their place, and add up what every key receives. A function of its own: it is the hot one. */
 function tally(
   codes: Codes,
   table: Float32Array,
   seen: Uint32Array,
   sum: Float32Array,
-  { cols, causal, queries, keys }: Pairs,
+  keys: Uint8Array,
   everyKey: boolean,
-  first: number,
-  last: number,
+  lines: readonly Line[],
 ): void {
-  for (let row = first; row < last; row += 1) {
-    if (!queries[row]) continue;
-    const end = causal ? row + 1 : cols;
-    const start = row * cols;
+  for (const [row, end] of lines) {
+    const start = row * keys.length;
     for (let col = 0; col < end; col += 1) {
       if (!everyKey && !keys[col]) continue;
       const place = (codes[start + col] as number) & PLACE;
@@ -148,6 +148,15 @@ function tally(
       sum[col] = (sum[col] as number) + (table[place] as number);
     }
   }
+}
+
+/** Keys of the codes from `start` to `end` that are in no bin below `least`. Also a hot one. */
+function strong(codes: Codes, bins: Uint8Array, least: number, start: number, end: number): number[] {
+  const found: number[] = [];
+  for (let i = start; i < end; i += 1) {
+    if ((bins[(codes[i] as number) & PLACE] as number) >= least) found.push(i - start);
+  }
+  return found;
 }
 
 /**
@@ -166,9 +175,11 @@ export function strongest(
   const everyKey = keys.every(Boolean);
   const counts = new Float64Array(BINS);
   const readers = new Float32Array(cols);
+  const lines: Line[] = [];
   for (let row = first; row < last; row += 1) {
     if (!queries[row]) continue;
     const end = causal ? row + 1 : cols;
+    lines.push([row, end]);
     for (let col = 0; col < end; col += 1) readers[col] = (readers[col] as number) + (keys[col] as number);
   }
   let [of, mass] = [0, 0];
@@ -179,7 +190,7 @@ export function strongest(
     const seen = new Uint32Array(PLACES);
     const sum = new Float32Array(cols);
     const { codes } = tile;
-    tally(codes, plain, seen, sum, pairs, everyKey, first, last);
+    tally(codes, plain, seen, sum, keys, everyKey, lines);
     for (let place = 0; place < PLACES; place += 1) {
       const count = seen[place] as number;
       if (count === 0 || place === HIDDEN) continue;
@@ -198,28 +209,23 @@ export function strongest(
   // Of the last bin come as many as there is room for.
   let partly = room < 0 ? (counts[least] as number) + room : Infinity;
   const shown: Edge[] = [];
-  let held = 0;
   all.forEach((one, head) => {
     if (!one) return;
     const { codes, table, bins } = one;
-    for (let query = first; query < last; query += 1) {
-      if (!queries[query]) continue;
-      const end = causal ? query + 1 : cols;
+    for (const [query, end] of lines) {
       const start = query * cols;
-      for (let key = 0; key < end; key += 1) {
+      for (const key of strong(codes, bins, least, start, start + end)) {
         const place = (codes[start + key] as number) & PLACE;
-        const bin = bins[place] as number;
-        if (bin < least || !(everyKey || keys[key])) continue;
-        if (bin === least) {
+        if (!keys[key]) continue;
+        if (bins[place] === least) {
           partly -= 1;
           if (partly < 0) continue;
         }
-        const value = table[place] as number;
-        held += Math.abs(value);
-        shown.push({ query, key, head, value });
+        shown.push({ query, key, head, value: table[place] as number });
       }
     }
   });
+  const held = shown.reduce((sum, { value }) => sum + Math.abs(value), 0);
   return { shown, of, share: mass > 0 ? held / mass : 1, received: all.map((one) => one?.received) };
 }
 
@@ -232,19 +238,20 @@ export interface Relation {
 /** The strongest relations of one token, each with the head where it is strongest. */
 export function relations(values: Values, most: number): Relation[] {
   const found: Relation[] = [];
-  const count = Math.max(0, ...values.map((one) => one?.length ?? 0));
+  const here = values.map((one) => one ?? []) as Float32Array[];
+  const count = Math.max(0, ...here.map((one) => one.length));
   let least = 0;
   for (let index = 0; index < count; index += 1) {
     let size = least;
     let best = -1;
-    for (let head = 0; head < values.length; head += 1) {
-      const value = Math.abs(values[head]?.[index] as number);
+    for (let head = 0; head < here.length; head += 1) {
+      const value = Math.abs((here[head] as Float32Array)[index] as number);
       if (!(value > size)) continue;
       size = value;
       best = head;
     }
     if (best < 0) continue;
-    found.push({ index, head: best, value: values[best]?.[index] as number });
+    found.push({ index, head: best, value: (here[best] as Float32Array)[index] as number });
     found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
     if (found.length === most) least = Math.abs(found[most - 1]?.value as number);
   }

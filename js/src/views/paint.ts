@@ -13,26 +13,37 @@ export interface Matrix {
   causal: boolean;
 }
 
+const POOLED = new WeakMap<Codes, readonly [number, Matrix]>();
+
 /** A matrix with blocks of `factor` x `factor` cells replaced by their largest |code|: peaks are never dropped. */
 export function maxPool(matrix: Matrix, factor: number): Matrix {
   if (factor <= 1) return matrix;
   const { codes, start, rows, cols, causal } = matrix;
+  const isWhole = codes.length === rows * cols;
+  const [by, made] = POOLED.get(codes) ?? [];
+  if (made && by === factor && isWhole) return made;
   const outRows = Math.ceil(rows / factor);
   const outCols = Math.ceil(cols / factor);
   const out = new (codes.constructor as Int16ArrayConstructor)(outRows * outCols);
   // What is left out counts only where there is nothing else.
   if (codes instanceof Int16Array) out.fill(HIDDEN);
   for (let r = 0; r < rows; r += 1) {
-    const to = Math.floor(r / factor) * outCols;
-    const last = causal ? Math.min(cols, r + 1) : cols;
-    for (let c = 0; c < last; c += 1) {
-      const code = codes[start + r * cols + c] as number;
-      const at = to + Math.floor(c / factor);
-      const best = out[at] as number;
-      if (code !== HIDDEN && (best === HIDDEN || Math.abs(code) > Math.abs(best))) out[at] = code;
+    const first = start + r * cols;
+    const end = first + (causal ? Math.min(cols, r + 1) : cols);
+    let at = Math.floor(r / factor) * outCols;
+    for (let from = first; from < end; from += factor, at += 1) {
+      const to = Math.min(end, from + factor);
+      let best = out[at] as number;
+      for (let i = from; i < to; i += 1) {
+        const code = codes[i] as number;
+        if (code !== HIDDEN && (best === HIDDEN || Math.abs(code) > Math.abs(best))) best = code;
+      }
+      out[at] = best;
     }
   }
-  return { codes: out, start: 0, rows: outRows, cols: outCols, causal };
+  const pooled = { codes: out, start: 0, rows: outRows, cols: outCols, causal };
+  if (isWhole) POOLED.set(codes, [factor, pooled]);
+  return pooled;
 }
 
 /** Write a matrix one pixel a cell into an image `width` pixels wide that has exactly its size. */
