@@ -5,7 +5,10 @@ import warnings
 import pytest
 import torch
 
-from attnwidgets.sae.check import TEXTS, SAEMismatchWarning
+from attnwidgets.sae import elsewhere
+from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, counted
+from attnwidgets.sae.corpus import Corpus
+from attnwidgets.sae.site import sites_of_blocks
 from tests.tracing import tiny
 
 from . import made
@@ -77,6 +80,29 @@ def test_every_place_is_looked_at_in_one_pass(bert):
         sae.check(model, tokenizer, made.TEXTS, site="blocks.1.hook_resid_post")
     handle.remove()
     assert len(passes) == 2  # at its own place, and at all others
+
+
+IDS = [[5, 9, 11, 7, 12, 30, 31], [8, 3, 2, 6, 17, 21, 40], [33, 14, 25, 9, 10, 41, 5]]
+
+
+def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared():
+    model = tiny.build(tiny.TEXT["ALBERT"])
+    corpus, places = Corpus(model, None, IDS), sites_of_blocks(model)
+    together = elsewhere._states(model, corpus, places)
+    assert len(together) == len(places) > 9
+    for place in places:
+        alone = torch.cat([states for states, _ in counted(model, corpus, place)])
+        assert torch.equal(together[place.name], alone), place.name
+
+
+@pytest.mark.parametrize("family", ["GPT-NeoX", "Llama", "Gemma 2"])
+def test_the_right_place_is_named_in_every_kind_of_stack(family):
+    model = tiny.build(tiny.TEXT[family])
+    sae = made.fitted(model, None, "blocks.1.hook_mlp_out", rank=12, texts=IDS)
+    sae.site = "blocks.0.hook_mlp_out"
+    with pytest.warns(SAEMismatchWarning) as caught:
+        sae.check(model, None, IDS)
+    assert str(caught[-1].message).endswith("at blocks.1.hook_mlp_out.")
 
 
 def test_centred_training_states_are_recognised():
