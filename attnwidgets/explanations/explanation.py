@@ -212,10 +212,6 @@ class Explanation(ABC):
 
         return in_words(self)
 
-    def in_words(self) -> str:
-        """The same as `describe`."""
-        return self.describe()
-
     def plot(self, **options: Any) -> Figure:
         """Return a matplotlib figure; see `attnwidgets.export.figures.plot` for the options."""
         from attnwidgets.export.figures import plot
