@@ -1,7 +1,8 @@
-"""Six methods on SST-2 and on movie reviews with human rationales: what they score, kept beside this file.
+"""Nine methods on SST-2 and on movie reviews with human rationales: what they score, kept beside this file.
 
     python benchmarks/faithfulness.py DATA                 prints the tables
-    python benchmarks/faithfulness.py DATA --write         and writes faithfulness.md
+    python benchmarks/faithfulness.py DATA --write         and puts them into faithfulness.md
+    python benchmarks/faithfulness.py DATA --cache FOLDER  goes on where it was interrupted
 
 DATA holds sst2/dev.tsv (the GLUE file: sentence, label) and movies_rationales (ERASER: val.jsonl, docs/). The
 classifier is the demo's, MiniLM with a head trained on sentences of our own; it has seen neither.
@@ -47,13 +48,21 @@ def rollout(trace: Any) -> Any:
     return last_row(aw.rollout(trace))
 
 
+def alti(trace: Any) -> Any:
+    """Return the rollout of ALTI's contributions to [CLS]."""
+    return last_row(aw.alti(trace, rolled_out=True))
+
+
 METHODS = {
     "attention": attention,
     "rollout": rollout,
+    "ALTI": alti,
     "saliency": "saliency",
     "input x gradient": "input_x_gradient",
+    "input x gradient, length": ("input_x_gradient", {"reduce": "l2"}),
     "integrated gradients": ("integrated_gradients", {"steps": 16}),
     "LRP": "lrp",
+    "DecompX": "decompx",
 }
 
 
@@ -111,12 +120,18 @@ def table(found: Any) -> str:
     return "\n".join(lines)
 
 
+def spent(seconds: float, found: Any) -> str:
+    """Return what a table cost."""
+    again = f", {found.reused:,} explanations from the cache" if found.reused else ""
+    return f"{seconds:.0f} s of processor time{again}"
+
+
 def main() -> None:
     """Score both sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--sentences", type=int, default=100)
-    parser.add_argument("--reviews", type=int, default=20)
+    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--reviews", type=int, default=40)
     parser.add_argument("--cache")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -133,26 +148,22 @@ def main() -> None:
     )  # fmt: skip
     end = time.process_time()
     parts = [
-        "# Six methods by what they score",
-        "",
-        "Written by `python benchmarks/faithfulness.py DATA --write`. The classifier is",
-        '`aw.demo_model("classifier")`; words are masked, scores are means over the shares 1, 5, 10, 20 and',
-        "50 % (AOPC) and over texts, ± half the 95 % bootstrap interval. Sufficiency and fidelity minus are",
-        "better the lower they are.",
-        "",
-        f"## SST-2, the first {options.sentences} of the development set ({middle - start:.0f} s)",
+        f"## SST-2, the first {options.sentences} of the development set ({spent(middle - start, small)})",
         "",
         table(small),
         "",
-        f"## Movie reviews, the first {WORDS} words of {len(large.texts)} ({end - middle:.0f} s)",
+        f"## Movie reviews, the first {WORDS} words of {len(large.texts)} ({spent(end - middle, large)})",
         "",
         table(large),
-        "",
-    ]  # fmt: skip
+    ]
     text = "\n".join(parts)
     print(text)
     if options.write:
-        Path(__file__).with_suffix(".md").write_text(text, encoding="utf-8")
+        place = Path(__file__).with_suffix(".md")
+        before, rest = place.read_text(encoding="utf-8").split("<!-- measured -->\n")
+        after = rest.split("<!-- end of measured -->\n")[1]
+        whole = f"{before}<!-- measured -->\n{text}\n<!-- end of measured -->\n{after}"
+        place.write_text(whole, encoding="utf-8")
 
 
 if __name__ == "__main__":
