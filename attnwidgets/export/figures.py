@@ -245,10 +245,11 @@ def strip(
     vmax: float | None = None,
     ax: Axes | None = None,
     signed: bool = False,
+    hatched: Sequence[int] = (),
 ) -> Figure:
     """Return text highlighted by values [row, token], one paragraph a row; signed values diverge.
 
-    What is no number is grey.
+    What is no number is grey; tokens whose number is in `hatched` are hatched.
 
     Of a very long text the beginning is drawn, and the heading says so.
     """
@@ -264,6 +265,7 @@ def strip(
     shown = [printable(label) or "·" for label in labels]
     boxes: list[FancyBboxPatch] = []
     fills: list[Any] = []
+    unsettled: list[bool] = []
     texts: list[tuple[float, float, str, Any]] = []
     y = 0.0
     for name, row in zip(names, values, strict=True):
@@ -271,7 +273,7 @@ def strip(
             texts.append((0.0, y, f"{printable(name, 60)}:", "0.35"))
             y += line
         x = 0.0
-        for label, value in zip(shown, row, strict=True):
+        for number, (label, value) in enumerate(zip(shown, row, strict=True)):
             width = cells(label) + 0.8
             if x and x + width > columns:
                 x, y = 0.0, y + line
@@ -280,6 +282,7 @@ def strip(
                 FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
             )
             fills.append(colour)
+            unsettled.append(number in hatched)
             texts.append((x + (width - 0.25) / 2, y, label, ink_on(colour)))
             x += width
         y += line * 1.25
@@ -287,6 +290,10 @@ def strip(
     figure = figure_of(ax, columns * cell + 1.3, max(y, 2.5) * cell * 1.7 + 0.7)
     axes = figure.add_subplot() if ax is None else ax
     axes.add_collection(PatchCollection(boxes, facecolors=fills, linewidths=0))
+    lined = [box for box, is_hatched in zip(boxes, unsettled, strict=True) if is_hatched]
+    if lined:
+        options: dict[str, Any] = {"facecolors": "none", "edgecolors": "0.55", "linewidths": 0}
+        axes.add_collection(PatchCollection(lined, hatch="/////", **options))
     for left, top, text, ink in texts:
         place = {"ha": "left"} if text.endswith(":") and left == 0.0 else {"ha": "center"}
         put(

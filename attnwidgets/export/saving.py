@@ -183,11 +183,17 @@ def _strip(shown: Shown) -> Figure:
     top = 1.0 if filters.get("extent") == "all" and source.stochastic else _peak(values) or 1.0
     colours = text_colours(filters.get("palette", ""), filters.get("scale") or "linear", signed=source.signed)
     bottom = -top if source.signed else 0.0
+    ranks = shown.view.options.get("ranks") or {}
+    hatched = []
+    if ranks and ranks["unit"] == source.unit:
+        hatched = [i for i, unsettled in enumerate(ranks["unsettled"]) if unsettled]
+        about += f", hatched where the ranking does not survive {ranks['versions']} defensible choices"
     return strip(
         values,
         keys,
         names=names,
         title=shown.title(shown.head, about),
+        hatched=hatched,
         signed=source.signed,
         cmap=colours,
         vmin=bottom,

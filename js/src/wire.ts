@@ -274,6 +274,20 @@ export interface GridOptions {
   heads: string;
 }
 
+/** What a TokenStrip's options have besides. */
+export interface TokenStripOptions extends ViewOptions {
+  ranks: Ranks | null;
+}
+
+/** From which rank to which every element moves over versions of what is shown, and which change places with another. */
+export interface Ranks {
+  unit: string;
+  low: number[];
+  high: number[];
+  unsettled: number[];
+  versions: number;
+}
+
 /** What a HeadView's options have besides. */
 export interface HeadViewOptions extends ViewOptions {
   /** Heads shown; null: all. */

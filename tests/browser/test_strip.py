@@ -125,3 +125,24 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     page.get_by_role("button", name="write").click()
     page.get_by_text("kernel").first.wait_for()
     page.screenshot(path=shots / "predictions.png", full_page=True)
+
+
+def test_what_does_not_keep_its_rank_is_hatched_and_says_so(open_page, tmp_path, shots):
+    words = ["The", "keys", "to", "the", "cabinet"]
+    rows = {
+        str(i): aw.Attributions(row, axis=words)
+        for i, row in enumerate([[5.0, 4, 3, 2, 1], [5.0, 3, 4, 2, 1]])
+    }
+    view = aw.TokenStrip(aw.evaluate.robustness(rows))
+    page = open_page(aw.to_html(view, tmp_path / "page.html").as_uri())
+    hatched = page.locator(".aw-tok[data-unsettled]")
+    hatched.first.wait_for()
+    assert hatched.all_inner_texts() == ["keys", "to"]
+    assert "gradient" in hatched.first.evaluate("el => getComputedStyle(el).backgroundImage")
+    assert hatched.first.get_attribute("title") == "rank 2 to 3 over 2 defensible choices"
+    page.get_by_text("hatched: the ranking of 2 of 5 tokens does not survive 2 defensible choices").wait_for()
+    hatched.first.hover()
+    assert "rank 2 to 3 over 2 defensible choices" in page.locator(".aw-readout").inner_text()
+    page.locator(".aw-tok").first.hover()
+    assert "· rank 1 over 2 defensible choices" in page.locator(".aw-readout").inner_text()
+    page.screenshot(path=shots / "hatched.png")

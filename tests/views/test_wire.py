@@ -73,6 +73,8 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     view = aw.Explorer(given())
     header = view.store.header
     assert sorted(view.options) == sorted(interface(wire, "ViewOptions"))
+    own = interface(wire, "TokenStripOptions")
+    assert sorted(aw.TokenStrip(given()).options) == sorted([*view.options, *own])
     own = interface(wire, "HeadGridOptions")
     grid = aw.HeadGrid(given()).options
     assert sorted(grid) == sorted([*view.options, *own])

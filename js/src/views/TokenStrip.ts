@@ -72,6 +72,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
       paint();
     },
     reach: (index, chosen) => keys[0]?.reach(index, chosen),
+    note: () => "",
   };
   const readout = createReadout();
   const exactRows = createExactRows(ctx, () => update());
@@ -228,7 +229,7 @@ export const renderTokenStrip = view((ctx, root, signal) => {
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
       if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
-      return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${others(i)}`;
+      return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${host.note(i)}${others(i)}`;
     };
     /** What the same element is to the other targets. */
     const others = (i: number): string => {

@@ -1,8 +1,10 @@
 /** Below a strip: how dense it is, where its colour lies, and a field that finds a piece of its text. */
 import type { ViewContext } from "../context.ts";
 import { fill, flag, h, keyboard, on, put } from "../dom.ts";
+import type { TokenStripOptions } from "../wire.ts";
 import { findHits, type Hit } from "./find.ts";
-import { view } from "./frame.ts";
+import { only, view } from "./frame.ts";
+import { plural } from "./steps.ts";
 
 /** What the tools do to the strip that holds them; the context that they are given carries it. */
 export interface StripHost {
@@ -10,9 +12,11 @@ export interface StripHost {
   readonly texts: HTMLElement;
   labels(): readonly string[];
   /** Colour below the text; the width of a line around an element. */
-  paint(line: boolean, edge: (index: number) => number): void;
+  paint(line: boolean, edge: ((index: number) => number) | undefined): void;
   /** Bring an element into sight; `chosen` also gives it the focus. */
   reach(index: number, chosen: boolean): void;
+  /** What else is said of an element. */
+  note(index: number): string;
 }
 
 export const renderStripTools = view((ctx, root, signal) => {
@@ -46,10 +50,39 @@ export const renderStripTools = view((ctx, root, signal) => {
   const less = h("button.button.icon", { type: "button", "aria-label": "previous place" }, "‹");
   const more = h("button.button.icon", { type: "button", "aria-label": "next place" }, "›");
   const find = h("span.field.find", field, count, less, more);
-  fill(root, compact, underline, find);
+  const ranked = h("span.note");
+  fill(root, compact, underline, find, ranked);
 
-  const paint = (): void =>
-    strip.paint(underline.ariaPressed === "true", (index) => [0, 1, 2][covered.get(index) ?? 0] as number);
+  const { ranks } = ctx.options as TokenStripOptions;
+  const hasRanks = (): boolean => ranks?.unit === ctx.source().unit;
+  const choices = (): string => `${ranks?.versions} defensible choice${ranks?.versions === 1 ? "" : "s"}`;
+  const rank = (i: number): string => {
+    const [low, high] = [ranks?.low[i], ranks?.high[i]];
+    return `rank ${low === high ? low : `${low} to ${high}`} over ${choices()}`;
+  };
+  strip.note = (i) => (hasRanks() ? ` · ${rank(i)}` : "");
+  /** Hatch what does not keep its place; the strip's elements are made after these tools. */
+  const hatch = (): void => {
+    if (!ranks) return;
+    const here = hasRanks();
+    for (const el of strip.texts.querySelectorAll<HTMLElement>(".aw-tok")) {
+      const i = Number(el.dataset.i);
+      flag(el, "data-unsettled", here && Boolean(ranks.unsettled[i]));
+      if (here && ranks.unsettled[i]) el.title = rank(i);
+      else if (el.title.startsWith("rank ")) el.removeAttribute("title");
+    }
+    const count = ranks.unsettled.filter(Boolean).length;
+    const of = `${count} of ${ranks.unsettled.length} ${plural(ranks.unit)}`;
+    const words = count
+      ? `hatched: the ranking of ${of} does not survive`
+      : `the ranking of all ${plural(ranks.unit)} survives`;
+    put(ranked, here ? `${words} ${choices()}` : `ranks are known of ${plural(ranks.unit)}`);
+  };
+
+  const paint = (): void => {
+    const edge = (index: number): number => covered.get(index) ?? 0;
+    strip.paint(underline.ariaPressed === "true", covered.size > 0 ? edge : undefined);
+  };
 
   const mark = (): void => {
     covered.clear();
@@ -76,7 +109,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   on(field, signal, {
     input() {
       search();
-      go(0);
+      if (hits[0]) strip.reach(hits[0][0], false);
     },
   });
   on(less, signal, { click: () => go(-1) });
@@ -102,6 +135,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   });
   flag(find, "data-idle", true);
   return (changed) => {
+    if (ranks && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
     if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stream", "header"].includes(what))) return;
     const other = strip.labels().join();
     if (text !== other && field.value) search();

@@ -1,0 +1,134 @@
+"""What of a ranking survives the choices that a method leaves open, and how the strip shows it."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import attnwidgets as aw
+from attnwidgets.evaluate.choices import CHOICES, HEADS
+from attnwidgets.evaluate.robustness import robustness
+from attnwidgets.export import saving
+from attnwidgets.export.shown import Shown
+
+AXIS = list("abcde")
+
+
+def versions(*rows):
+    return {str(i): aw.Attributions(np.array(row, dtype=float), axis=AXIS) for i, row in enumerate(rows)}
+
+
+def ranks_of(view):
+    return view.options["ranks"]
+
+
+def test_two_opposite_choices_settle_nothing_and_equal_ones_everything():
+    up = [1, 2, 3, 4, 5]
+    opposite = robustness(versions(up, up[::-1]))
+    assert opposite.unsettled.all()  # the middle one too: all others change sides with it
+    assert (opposite.low[2], opposite.high[2]) == (3, 3)
+    assert not robustness(versions(up, up)).unsettled.any()
+    assert ranks_of(aw.TokenStrip(opposite))["unsettled"] == [1] * 5
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.permutations(range(5)), min_size=2, max_size=4))
+def test_unsettled_is_what_another_one_passes(rows):
+    found = robustness(versions(*rows))
+    for i in range(5):
+        passed = any(
+            any(row[i] > row[j] for row in rows) and any(row[i] < row[j] for row in rows)
+            for j in range(5)
+            if j != i
+        )
+        assert found.unsettled[i] == passed
+
+
+def test_ties_are_no_change_of_places():
+    assert not robustness(versions([1, 1, 0, 0, 0], [2, 1, 0, 0, 0])).unsettled.any()
+
+
+def test_a_method_without_a_choice_is_not_hatched(minilm, sentence):
+    trace = aw.trace(*minilm, sentence)
+    one = robustness(trace, "rollout", choices={"order": ["output_first"]})
+    assert len(one.names) == 1
+    assert not one.unsettled.any()
+    assert ranks_of(aw.TokenStrip(one))["versions"] == 1
+
+
+def test_every_combination_of_choices_is_a_version(minilm, sentence):
+    trace = aw.trace(*minilm, sentence)
+    found = robustness(trace, "rollout")
+    options = CHOICES["rollout"]
+    assert len(found.names) == np.prod([len(values) for values in options.values()]) == 8
+    for row, values in zip(found.versions, itertools.product(*options.values()), strict=True):
+        expected = aw.rollout(trace, **dict(zip(options, values, strict=True)))
+        np.testing.assert_allclose(row.values, expected.matrix(expected.layers[-1])[0])
+    some = robustness(trace, "rollout", choices=["order"])
+    assert some.names == ("order='output_first'", "order='input_first'")
+    heads = robustness(trace, "attention", layer=2)
+    np.testing.assert_allclose(
+        heads.versions[1].values, aw.attention(trace).reduce("head", "max").matrix(2)[0]
+    )
+    words = robustness(trace, "value_zeroing", unit="word")
+    assert words.versions[0].unit == "word"
+
+
+def test_choices_are_options_of_their_methods_with_their_default_first():
+    table = aw.methods()
+    for name, options in CHOICES.items():
+        parameters = inspect.signature(table[name].function).parameters
+        for option, values in options.items():
+            assert len(set(values)) == len(values) >= 2
+            if option == HEADS:
+                assert table[name].kind == "map"
+                continue
+            default = parameters[option].default
+            assert default is None or values[0] == default
+
+
+def test_what_is_not_open_is_said(minilm, sentence):
+    trace = aw.trace(*minilm, sentence)
+    with pytest.raises(ValueError, match="Did you mean 'order'"):
+        robustness(trace, "rollout", choices=["ordr"])
+    with pytest.raises(ValueError, match="nothing is known to be left open by 'mixing_ratio'"):
+        robustness(trace, "mixing_ratio")
+    with pytest.raises(ValueError, match="Did you mean 'rollout'"):
+        robustness(trace, "rolout")
+    with pytest.raises(TypeError, match="name the method"):
+        robustness(trace)
+
+
+def test_choices_that_an_input_has_not_are_refused_with_their_reason(minilm, sentence):
+    trace = aw.trace(*minilm, sentence)
+    found = robustness(trace, "rollout", choices={"residual_weight": [0.5, 2.0]})
+    assert list(found.refused) == ["residual_weight=2.0"]
+    assert len(found.versions) == 1
+    with pytest.raises(ValueError, match="residual_weight"):
+        robustness(trace, "rollout", choices={"residual_weight": [2.0]})
+
+
+def test_a_strip_and_its_figure_hatch_what_moves():
+    found = robustness(versions([5, 4, 3, 2, 1], [5, 3, 4, 2, 1]))
+    view = aw.TokenStrip(found)
+    assert ranks_of(view) == {
+        "unit": "token",
+        "low": [1, 2, 2, 4, 5],
+        "high": [1, 3, 3, 4, 5],
+        "unsettled": [0, 1, 1, 0, 0],
+        "versions": 2,
+    }
+    figure = saving._FIGURES["TokenStrip"](Shown.of(view))
+    hatched = [c for c in figure.axes[0].collections if c.get_hatch()]
+    assert [len(c.get_paths()) for c in hatched] == [2]
+    assert "does not survive 2 defensible choices" in figure.get_suptitle()
+    other = aw.Attributions([1.0, 2.0], axis=["x", "y"])
+    with pytest.raises(ValueError, match="not those of what is shown"):
+        aw.TokenStrip(other, robustness=found)
+    with pytest.raises(TypeError, match=r"aw\.evaluate\.robustness"):
+        aw.TokenStrip(other, robustness=[1])
