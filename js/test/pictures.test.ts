@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { HIDDEN } from "../src/codec.ts";
 import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour.ts";
-import { quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
+import { createWatch, quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
 import { fit } from "../src/views/fit.ts";
@@ -63,6 +64,51 @@ test("pooling keeps the largest value of either sign and never drops a peak", ()
   const pooled = maxPool({ codes, start: 0, rows: 5, cols: 5, causal: false }, 2);
   assert.deepEqual([pooled.rows, pooled.cols], [3, 3]);
   assert.deepEqual([pooled.codes[0], pooled.codes[8]], [90, -100]);
+});
+
+test("pooled cells are the largest of their block, for every kind of code, factor and mask", () => {
+  const [rows, cols] = [7, 7];
+  const draw = (i: number): number => (i * 7919) % 251;
+  const kinds = [
+    Uint8Array.from({ length: 49 }, (_, i) => draw(i)),
+    Int8Array.from({ length: 49 }, (_, i) => draw(i) - 125),
+    Int16Array.from({ length: 49 }, (_, i) => (i % 3 ? HIDDEN : draw(i) - 125)),
+  ];
+  for (const codes of kinds) {
+    for (const causal of [false, true]) {
+      for (const factor of [2, 3, 5]) {
+        const found = maxPool({ codes: codes.slice(), start: 0, rows, cols, causal }, factor);
+        const side = Math.ceil(rows / factor);
+        assert.deepEqual([found.rows, found.cols], [side, side]);
+        for (let at = 0; at < side * side; at += 1) {
+          const block = [...codes.keys()].filter((i) => {
+            const [row, col] = [Math.floor(i / cols), i % cols];
+            const isHere = Math.floor(row / factor) * side + Math.floor(col / factor) === at;
+            return isHere && !(causal && col > row) && codes[i] !== HIDDEN;
+          });
+          const most = Math.max(...block.map((i) => Math.abs(codes[i] as number)), -1);
+          const none = codes instanceof Int16Array ? HIDDEN : 0;
+          assert.equal(Math.abs(found.codes[at] as number), most < 0 ? none : most, `${factor} ${causal} ${at}`);
+        }
+      }
+    }
+  }
+});
+
+test("pooling again is the same picture, another factor another one", () => {
+  const matrix = { codes: Uint8Array.from({ length: 16 }, (_, i) => i), start: 0, rows: 4, cols: 4, causal: false };
+  const first = maxPool(matrix, 2);
+  assert.deepEqual([...maxPool(matrix, 3).codes], [10, 11, 14, 15]);
+  assert.deepEqual([...maxPool(matrix, 2).codes], [...first.codes]);
+});
+
+test("values that are the same are no change", () => {
+  const differs = createWatch();
+  const list = [1];
+  assert.ok(differs("a", list, 1));
+  assert.ok(!differs("a", list, 1));
+  assert.ok(differs("a", [1], 1), "another list");
+  assert.ok(differs("a"), "fewer values");
 });
 
 test("a thumbnail of any size shows its peak", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { heatMap, luminance, mapTable } from "../src/colour.ts";
 import { printed } from "../src/numbers.ts";
-import { meanReceived, peak, rowOf, step, topOfScale } from "../src/views/reading.ts";
+import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/reading.ts";
 import { end, gradient, INK, opacity, shade } from "../src/views/stripColour.ts";
 import { isRightToLeft, parts, spoken } from "../src/views/tokens.ts";
 import type { Axis } from "../src/wire.ts";
@@ -81,6 +81,14 @@ test("a row, and the mean over queries of what a key receives", () => {
   assert.deepEqual(mean, [0.5333, 0.2333, 0.2333]);
   const holed = meanReceived(cells([[Number.NaN], [0.5]]));
   assert.equal(holed[0], 0.5, "cells that are not a number do not count");
+});
+
+test("the largest magnitudes come first, of equal ones the first, and what is no number last", () => {
+  const values = [0.2, -0.9, Number.NaN, 0.9, 0, 0.2, -0.5];
+  assert.deepEqual(largestOf(values, 3), [1, 3, 6]);
+  const size = (i: number): number => Math.abs(values[i] as number) || 0;
+  const sorted = [...values.keys()].sort((a, b) => size(b) - size(a));
+  for (let most = 1; most <= 9; most += 1) assert.deepEqual(largestOf(values, most), sorted.slice(0, most));
 });
 
 test("sensitivity halves the top of the scale, whatever the sign of the peak", () => {
