@@ -18,7 +18,7 @@ import {
   tokenSpan,
   wholesOf,
 } from "./features.ts";
-import { view } from "./frame.ts";
+import { only, view } from "./frame.ts";
 
 const ROW = 26;
 const IN_SIGHT = 13;
@@ -302,5 +302,9 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     },
     "↑ ↓: feature · Enter: choose it · F2: name it",
   );
-  return update;
+  return (changed) => {
+    // Thousands of rows are not put in order again because the pointer moves in another view.
+    if (only(changed, "feature")) draw();
+    else if (look().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
+  };
 });
