@@ -51,6 +51,7 @@ def attention(
         heads=range(n_heads),
         unit=next(name for name in query.units if name in key.units),
         causal=trace.is_causal(stream),
+        signed=trace.is_signed(stream),
         keep=False,  # the trace keeps layers under its own byte budget
         **carried(trace, stream, "attention", paper=PAPER),
     )

@@ -136,8 +136,11 @@ class Layered(Explanation):
         if "causal" not in self._facts:
             n_queries, n_keys = self.shape[-2:]
             square = n_queries == n_keys and n_queries > 1
-            self._facts["causal"] = square and not any(
-                np.triu(self.layer(number), 1).any() for number in self.layers
+            # Of nothing but zeros nobody can tell.
+            self._facts["causal"] = (
+                square
+                and not any(np.triu(self.layer(number), 1).any() for number in self.layers)
+                and any(self.layer(number).any() for number in self.layers)
             )
         return self._facts["causal"]
 

@@ -79,6 +79,10 @@ class TraceLike(Protocol):
         """Return whether no query sees a later key."""
         ...
 
+    def is_signed(self, stream: str) -> bool:
+        """Return whether a weight may be negative."""
+        ...
+
 
 def require_trace(trace: Any, function: str) -> None:
     """Raise TypeError where `trace` is not a trace, saying what to do with what it is."""

@@ -54,6 +54,12 @@ _SPECIAL = frozenset(
 class GivenTrace(Trace):
     """A trace of given numbers: it has no model, so methods that need one say so."""
 
+    def is_signed(self, stream: str | None = None) -> bool:
+        """Return whether a weight is negative."""
+        return any(
+            bool((self.attention_layer(layer, stream) < 0).any()) for layer in range(self.n_layers(stream))
+        )
+
 
 def from_attentions(
     attentions: Any,

@@ -333,7 +333,14 @@ class Trace:
                 self._causal[name] = bool(ends) and all(
                     not torch.triu(self.attention_layer(layer, name), diagonal=1).any() for layer in ends
                 )
+                # Of nothing but zeros nobody can tell.
+                self._causal[name] &= any(bool(self.attention_layer(layer, name).any()) for layer in ends)
             return self._causal[name]
+
+    def is_signed(self, stream: str | None = None) -> bool:
+        """Return whether a weight may be negative: a model's own are shares."""
+        del stream
+        return False
 
     @property
     def predictions_title(self) -> str:

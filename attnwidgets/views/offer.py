@@ -89,7 +89,9 @@ def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry
     table = registered()
     found: list[Any] = []
     # A view opens with the first of the methods that are named.
-    made = [name for name in names if name in RECORDED or name == names[0]] or RECORDED
+    made = [name for name in names if name in RECORDED or name == names[0]] or list(RECORDED)
+    if not names and trace.is_signed(trace.default_stream):
+        made = ["attention"]  # rows that may sum to nothing cannot be rolled out: the menu says so
     for name in made:
         if name == "attention":
             found.extend(attention_of(trace))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 
+import numpy as np
 import pytest
 
 import attnwidgets as aw
 from attnwidgets.views.base import COMMON_PARTS
+from attnwidgets.views.codec import decode
 
 VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
 
@@ -240,3 +242,19 @@ def test_a_view_answers_with_a_copy_of_itself(given, monkeypatch):
     assert "(&lt;b&gt;gone&lt;/b&gt;)" in answer["meta"]
     assert 'sandbox="allow-scripts allow-downloads"' in answer["meta"]
     assert view.frame()._repr_html_() in answer["meta"]
+
+
+@pytest.mark.parametrize("number", [0.0, -0.25])
+def test_zeros_and_negative_numbers_are_shown_as_what_they_are(tmp_path, number):
+    numbers = np.full((2, 3, 4, 4), number, dtype=np.float32)
+    trace = aw.from_attentions(numbers, list("abcd"))
+    views = [
+        getattr(aw, name)(trace) for name in ("Heatmap", "HeadGrid", "HeadView", "TokenStrip", "Explorer")
+    ]
+    (source,) = (s for s in views[0].store.sources() if s.unit == "token")
+    assert not source.causal  # a triangle of zeros is a mask only beside something else
+    assert source.signed == (number < 0)
+    tile = source.tile(1, 2)
+    found = decode(tile.data, tile.codec, tile.rows, tile.cols, tile.scale)
+    np.testing.assert_allclose(found, numbers[1, 2], atol=1e-6)
+    assert aw.to_html(views, tmp_path / "page.html").exists()
