@@ -251,7 +251,7 @@ def test_zeros_and_negative_numbers_are_shown_as_what_they_are(tmp_path, number)
     views = [
         getattr(aw, name)(trace) for name in ("Heatmap", "HeadGrid", "HeadView", "TokenStrip", "Explorer")
     ]
-    (source,) = (s for s in views[0].store.sources() if s.unit == "token")
+    source = next(s for s in views[0].store.sources() if s.id == "attention/token/self")
     assert not source.causal  # a triangle of zeros is a mask only beside something else
     assert source.signed == (number < 0)
     tile = source.tile(1, 2)
