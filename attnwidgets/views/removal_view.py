@@ -254,7 +254,8 @@ class Removals:
 
     def _source(self, name: str) -> Source:
         # Linked views may look at a method of another one.
-        found = next((source for source in self._view.store.sources() if source.id == name), None)
+        held: list[Source] = self._view.store.sources()
+        found = next((source for source in held if source.id == name), None)
         if found is None:
             message = f"this view shows no {name!r}; run the cell again."
             raise LookupError(message)

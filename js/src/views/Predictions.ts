@@ -104,10 +104,11 @@ export const renderPredictions = view((ctx, root, signal) => {
       put(title, wires.length > 0 ? "what the model then says" : "predictions");
       put(help, "The model of this trace predicts neither tokens nor classes here.");
     }
-    for (const part of [controls, list, kept, more, back]) part.hidden = items.length === 0;
+    for (const part of [controls, list, kept, back]) part.hidden = items.length === 0;
     const args = position === null ? {} : { position };
     const told = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
     const failure = answers.failure("outcomes", args) ?? "";
+    more.hidden = (told?.meta.ids.length ?? items.length) <= FEW;
     // Until more is told, what the header tells.
     if (told || position === null) rows(told?.meta ?? null, told?.buffers ?? []);
     put(said, position === null ? "" : failure);
@@ -154,7 +155,6 @@ export const renderPredictions = view((ctx, root, signal) => {
       if (rank) put(title, `${told.title}: ${rank}`);
     }
     shown = shown.slice(0, most);
-    more.hidden ||= (told?.ids.length ?? items.length) <= FEW;
     put(more, most === FEW ? `show ${Math.min(MORE, told?.ids.length ?? items.length)}` : `show ${FEW}`);
     fill(
       list,
