@@ -20,6 +20,7 @@ THUMB_SIDE = 64
 THUMB_BUDGET = 1_200_000
 """Bytes that the thumbnails of one source may take, and those that are sent unasked together."""
 _LEAST = 8
+_SLOW = 2**27  # values beyond which reading them takes so long that it is shown
 PRUNED = -1.0
 """The scale of a thumbnail where there is no head."""
 
@@ -70,7 +71,8 @@ def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
     scales: list[list[float]] = []
     parts = []
     ready = source.ready
-    for layer in progress(source.layers, desc="thumbnails"):
+    size = count * source.shape[0] * source.shape[1]
+    for layer in progress(source.layers, desc="thumbnails") if size > _SLOW else source.layers:
         if layer not in ready:
             scales.append([])
             continue

@@ -266,3 +266,15 @@ def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
     assert all(source._in_unit is None for source in others)  # nothing was aggregated
     aw.HeadGrid(minilm_trace)
     assert [thumbs["source"] for thumbs in store.header["thumbs"]] == ["attention/token/self"]
+
+
+def test_thumbnails_that_take_long_show_how_far_they_are(softmax, monkeypatch):
+    steps = []
+    monkeypatch.setattr("attnwidgets.views.thumbnails._SLOW", 2**12)
+    monkeypatch.setattr(
+        "attnwidgets.views.thumbnails.progress", lambda items, desc: steps.append(desc) or items
+    )
+    aw.HeadGrid(aw.from_attentions(softmax((2, 2, 9, 9)), list("abcdefghi")), units=["token"])
+    assert steps == []
+    aw.HeadGrid(aw.from_attentions(softmax((2, 2, 80, 80)), [str(i) for i in range(80)]), units=["token"])
+    assert steps == ["thumbnails"]
