@@ -1,10 +1,11 @@
-"""Measure attnwidgets beside bertviz 1.4.1 in one run, on all-MiniLM-L6-v2 (6 layers x 12 heads).
+"""Measure attnwidgets beside bertviz 1.4.1 (and CircuitsVis, if it is here) on all-MiniLM-L6-v2, in one run.
 
     python benchmarks/bench_bertviz.py                    prints the tables
     python benchmarks/bench_bertviz.py --write            and puts them into benchmarks/README.md
 
 Both get the same attention matrices, recorded once. Both draw in the same headless Chromium. bertviz asks a
-CDN for require.js, d3 and jQuery; here they are served from their npm packages. A page that has not painted
+CDN for require.js, d3 and jQuery; here they are served from their npm packages. CircuitsVis draws all
+heads by `attention_heads`, with the script that it carries for pages without a network. A page that has not painted
 after `--limit` seconds has failed, and longer texts are not tried on it.
 """
 
@@ -19,7 +20,7 @@ import platform
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,10 @@ SENTENCE = "The electroencephalographer read the trace before she spoke, and the
 
 # What has to be on the page for it to be painted.
 LINES = "() => document.querySelector('svg line')"
+CANVASES = """() => {
+  const maps = [...document.querySelectorAll('canvas')];
+  return maps.length > 0 && maps.every((canvas) => canvas.width > 1 && canvas.getContext('2d')
+    .getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)); }"""
 PIXELS = """() => {
   const maps = [...document.querySelectorAll('.aw-view .aw-atlas, .aw-view .aw-cells')]
     .filter((canvas) => canvas.checkVisibility());
@@ -121,6 +126,31 @@ def bertviz_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) 
     return Row(f"bertviz {view}", len(tokens), values, sent, taken, saved, sent / values), path
 
 
+def circuitsvis_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
+    """What CircuitsVis makes of all heads: its HTML as it is without a network, its script inside."""
+    import circuitsvis
+    import torch
+
+    heads = torch.cat([layer[0] for layer in tensors])
+    start = time.perf_counter()
+    html = getattr(circuitsvis.attention, view)(attention=heads, tokens=tokens).local_src
+    taken = time.perf_counter() - start
+    path = folder / f"{view}-{len(tokens)}.html"
+    path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
+    sent = path.stat().st_size
+    saved, values = len(json.dumps(html)), heads.numel()
+    return Row(f"CircuitsVis {view}", len(tokens), values, sent, taken, saved, sent / values), path
+
+
+def installed(name: str) -> bool:
+    """Whether a package is there."""
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def attnwidgets_row(view: str, attention: Any, options: dict[str, Any], folder: Path) -> tuple[Row, Path]:
     """The same maps in one of our views: what a live kernel sends at once, and the standalone page."""
     from ipywidgets.embed import dependency_state
@@ -185,12 +215,15 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
             ("attnwidgets", "HeadGrid", PIXELS, ""),
             ("bertviz", "model_view", LINES, ""),
             ("bertviz", "head_view", LINES, BERTVIZ_LAYER),
+            *([("CircuitsVis", "attention_heads", CANVASES, "")] if installed("circuitsvis") else ()),
         ):
             if tool == "attnwidgets":
                 # A trace of its own each, so that no view finds another's numbers already there.
                 fresh = aw.attention(aw.trace(model, tokenizer, text))
                 options = {"units": ["token"]} if view == "HeadGrid" else {}
                 row, path = attnwidgets_row(view, fresh, options, folder)
+            elif tool == "CircuitsVis":
+                row, path = circuitsvis_row(view, tensors, list(trace.tokens), folder)
             else:
                 row, path = bertviz_row(view, tensors, list(trace.tokens), folder)
             if view in given_up:
@@ -242,9 +275,14 @@ def table(rows: list[Row]) -> str:
 
 def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
     """The text between the marks of benchmarks/README.md."""
+    import attnwidgets as aw
+    from attnwidgets.views.base import COMMON_PARTS
+
     names = ("attnwidgets", "bertviz", "transformers", "torch", "anywidget", "playwright")
-    versions = ", ".join(f"{name} {version(name)}" for name in names)
-    runtime = (HERE.parent / "attnwidgets" / "static" / "attnwidgets.js").stat().st_size
+    versions = ", ".join(f"{name} {version(name)}" for name in (*names, "circuitsvis") if installed(name))
+    # What a notebook with one Explorer carries: the core, and the parts that this view needs.
+    scripts = ("attnwidgets", *aw.Explorer.PARTS, *COMMON_PARTS)
+    runtime = sum((HERE.parent / "attnwidgets" / "static" / f"{name}.js").stat().st_size for name in scripts)
     by_tool = {(row.tool, row.tokens): row for row in rows}
     lines = "\n".join(
         f"| {tokens} | {size(by_tool['attnwidgets Explorer', tokens].saved)} "
@@ -265,8 +303,8 @@ Bytes of a notebook saved with its widgets, one view:
 |---:|---:|---:|---:|
 {lines}
 
-{size(runtime)} of ours are the bundle, once a notebook. A further view of the same maps adds
-{size(further)}; with bertviz, as much as the first."""
+{size(runtime)} of ours are the Explorer's code, once a notebook: the core and {len(scripts) - 1} parts. A further view of
+the same maps adds {size(further)}; with bertviz, as much as the first."""
 
 
 def main() -> None:
