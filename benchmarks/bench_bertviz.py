@@ -5,8 +5,8 @@
 
 Both get the same attention matrices, recorded once. Both draw in the same headless Chromium. bertviz asks a
 CDN for require.js, d3 and jQuery; here they are served from their npm packages. CircuitsVis draws all
-heads by `attention_heads`, with the script that it carries for pages without a network. A page that has not painted
-after `--limit` seconds has failed, and longer texts are not tried on it.
+heads by `attention_heads`, with the script that it carries for pages without a network. A page that has
+not painted after `--limit` seconds has failed, and longer texts are not tried on it.
 """
 
 from __future__ import annotations
@@ -303,8 +303,8 @@ Bytes of a notebook saved with its widgets, one view:
 |---:|---:|---:|---:|
 {lines}
 
-{size(runtime)} of ours are the Explorer's code, once a notebook: the core and {len(scripts) - 1} parts. A further view of
-the same maps adds {size(further)}; with bertviz, as much as the first."""
+{size(runtime)} of ours are the Explorer's code, once a notebook: the core and {len(scripts) - 1} parts.
+A further view of the same maps adds {size(further)}; with bertviz, as much as the first."""
 
 
 def main() -> None:
