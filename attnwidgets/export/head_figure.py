@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-# The twin of `js/src/views/headColours.ts`.
+# The twin of `js/src/views/heads/colours.ts`.
 COLOURS = (
     "#0072b2", "#d55e00", "#701031", "#2f2a8b", "#a980ea", "#4ba27f", "#ae4077", "#7a5100",
     "#2f6750", "#6a3c70", "#788fba", "#5547ac", "#9a6e52", "#ea6d6c", "#660962", "#a07493",

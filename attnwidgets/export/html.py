@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from attnwidgets.views.base import View
     from attnwidgets.views.menu import Entry
-    from attnwidgets.views.sources import Source
-    from attnwidgets.views.store import TileStore
+    from attnwidgets.views.wire.sources import Source
+    from attnwidgets.views.wire.store import TileStore
 
 BUDGET = 10_000_000
 """Bytes a page may have when nothing else is said."""
@@ -104,7 +104,7 @@ class _Choice:
     def of(
         cls, views: Sequence[View], heads: Sequence[int | str] | str, layers: Sequence[int] | str
     ) -> _Choice:
-        from attnwidgets.views.sources import REDUCTIONS, span
+        from attnwidgets.views.wire.sources import REDUCTIONS, span
 
         sources = [source for view in views for source in view.sources()]
         known_heads = sorted({n for s in sources for n in s.heads or ()})
@@ -152,7 +152,7 @@ def _page(
 ) -> str:
     from attnwidgets import __version__
     from attnwidgets.views.base import COMMON_PARTS
-    from attnwidgets.views.runtime import bundle
+    from attnwidgets.views.wire.runtime import bundle
 
     parts = sorted({name for view in views for name in (*view.PARTS, *COMMON_PARTS)})
     code = ",".join(bundle(f"{name}.js").strip() for name in parts)
@@ -246,8 +246,8 @@ def _places(order: Sequence[str], headings: Sequence[str]) -> str:
 
 def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
     """Return the models' states by short name, the views' names in order, and what each store holds."""
-    from attnwidgets.views.eager import Pack
-    from attnwidgets.views.header import describe, looked_at
+    from attnwidgets.views.wire.eager import Pack
+    from attnwidgets.views.wire.header import describe, looked_at
 
     models: dict[str, Any] = {}
     names: dict[int, str] = {}
@@ -355,8 +355,8 @@ def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
 
 def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
     """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
-    from attnwidgets.views.eager import OVERVIEW_VALUES
-    from attnwidgets.views.thumbnails import thumbnails
+    from attnwidgets.views.wire.eager import OVERVIEW_VALUES
+    from attnwidgets.views.wire.thumbnails import thumbnails
 
     archive = _Archive()
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
@@ -394,8 +394,8 @@ def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source,
 
     What a large map is in another unit comes last, and no layer of one is read to learn its heads.
     """
-    from attnwidgets.views.eager import OVERVIEW_VALUES
-    from attnwidgets.views.sources import REDUCTIONS
+    from attnwidgets.views.wire.eager import OVERVIEW_VALUES
+    from attnwidgets.views.wire.sources import REDUCTIONS
 
     def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
         source, layer, head = at

@@ -16,7 +16,7 @@ from attnwidgets.export.figures import head_grid, heatmap, strip
 from attnwidgets.export.head_figure import head_figure
 from attnwidgets.export.palettes import heat_map, round_up, sign_colours, text_colours
 from attnwidgets.export.shown import Shown
-from attnwidgets.views.same import in_unit
+from attnwidgets.views.wire.same import in_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

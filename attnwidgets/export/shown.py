@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.views.base import View
-    from attnwidgets.views.sources import Source
+    from attnwidgets.views.wire.sources import Source
 
     Float = NDArray[np.float64]
 

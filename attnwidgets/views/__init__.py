@@ -23,9 +23,9 @@ from attnwidgets.views.relevance_map import RelevanceMap
 from attnwidgets.views.removal_view import RemovalView
 from attnwidgets.views.scorecard_view import ScorecardView
 from attnwidgets.views.selection import Cell, Selection
-from attnwidgets.views.sources import is_attributions
 from attnwidgets.views.steer_view import SteerView
 from attnwidgets.views.token_strip import TokenStrip
+from attnwidgets.views.wire.sources import is_attributions
 
 if TYPE_CHECKING:
     from attnwidgets.explanations import Explanation

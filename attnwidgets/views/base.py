@@ -15,23 +15,23 @@ from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.views.beside import are_attributions, beside
 from attnwidgets.views.filters import KEYWORDS, checked_filters
-from attnwidgets.views.keys import base_of
 from attnwidgets.views.lifecycle import CELLS
 from attnwidgets.views.marks import checked_marks
 from attnwidgets.views.menu import entries_of, outdated
 from attnwidgets.views.offer import RECORDED, askable, check_units, is_trace, offered
-from attnwidgets.views.questions import Questions, Topic
-from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
-from attnwidgets.views.store import TileStore
 from attnwidgets.views.values import to_csv
+from attnwidgets.views.wire.keys import base_of
+from attnwidgets.views.wire.questions import Questions, Topic
+from attnwidgets.views.wire.runtime import Runtime
+from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from attnwidgets.export.frame import Page
-    from attnwidgets.views.sources import Source
+    from attnwidgets.views.wire.sources import Source
 
 _Shared = TypeVar("_Shared", TileStore, Selection)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.sources import is_attributions, target_labels
+from attnwidgets.views.wire.sources import is_attributions, target_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

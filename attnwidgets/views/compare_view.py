@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.base import View
-from attnwidgets.views.compare_items import items_of
-from attnwidgets.views.compared import Compared
-from attnwidgets.views.questions import Topic
+from attnwidgets.views.compare.compared import Compared
+from attnwidgets.views.compare.items import items_of
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.features import Features, look_at
+from attnwidgets.views.features.looked import Features, look_at
 from attnwidgets.views.head_topics import head_topics
-from attnwidgets.views.keys import base_of
+from attnwidgets.views.interventions.specs import Intervened
+from attnwidgets.views.interventions.topics import Intervening
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
 from attnwidgets.views.removal_view import removal_topics
-from attnwidgets.views.wire_topics import Wired
-from attnwidgets.views.wires import Wires
+from attnwidgets.views.wire.keys import base_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from attnwidgets.views.questions import Topic
+    from attnwidgets.views.wire.questions import Topic
 
 
-class Explorer(Wired):
+class Explorer(Intervening):
     """The four views in one output, with a choice of method and unit and the model's predictions.
 
     Of a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
@@ -52,7 +52,7 @@ class Explorer(Wired):
 
     def __init__(self, shown: Any, *, features: Any = None, stats: Any = None, **options: Any) -> None:
         self._predicts = shown if is_trace(shown) else None
-        self._wires = Wires.of(shown)
+        self._intervened = Intervened.of(shown)
         self._features = None if features is None else Features.on_trace("Explorer", shown, features, stats)
         if self._features is not None:
             self.PARTS = (*self.PARTS, "features")
@@ -66,7 +66,7 @@ class Explorer(Wired):
             look_at(self, self._features, None)
 
     def _topics(self) -> Mapping[str, Topic]:
-        asked = {**head_topics(self), **prediction_topics(self._predicts), **self._wire_topics()}
+        asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}
         asked |= removal_topics(self, self._predicts)
         if self._features is not None:
             asked |= self._features.topics(table=False, panel=True, strip=True)

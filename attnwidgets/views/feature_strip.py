@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attnwidgets.views.feature_view import FeatureView
+from attnwidgets.views.features.view import FeatureView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attnwidgets.views.feature_view import FeatureView
+from attnwidgets.views.features.view import FeatureView
 
 
 class FeatureTable(FeatureView):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.head_topics import head_topics
-from attnwidgets.views.sources import is_attributions
-from attnwidgets.views.wire_topics import Wired
-from attnwidgets.views.wires import Wires
+from attnwidgets.views.interventions.specs import Intervened
+from attnwidgets.views.interventions.topics import Intervening
+from attnwidgets.views.wire.sources import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attnwidgets.views.questions import Topic
+    from attnwidgets.views.wire.questions import Topic
 
 
 ORDERS = ("all", "within", "groups", "layers")
@@ -22,7 +22,7 @@ ORDERS = ("all", "within", "groups", "layers")
 _NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
 
 
-class HeadGrid(Wired):
+class HeadGrid(Intervening):
     """Thumbnails of every layer and head, max-pooled; a click selects one, the pointer shows it enlarged.
 
     Heads stand by layer. A statistic of `aw.head_statistics` (mean distance, entropy, diagonal, previous or
@@ -84,7 +84,7 @@ class HeadGrid(Wired):
             "only": None if only is None else float(only),
             "heads": heads.strip(),
         }
-        self._wires = Wires.of(shown)
+        self._intervened = Intervened.of(shown)
         super().__init__(shown, **options)
 
     def _own_options(self) -> dict[str, Any]:
@@ -101,5 +101,5 @@ class HeadGrid(Wired):
         return {"grid": dict(self._grid)}
 
     def _topics(self) -> Mapping[str, Topic]:
-        wires = self._wire_topics(rows=False)
-        return head_topics(self) | {"wires": wires["wires"]}
+        specs = self._intervention_topics(rows=False)
+        return head_topics(self) | {"specs": specs["interventions"]}

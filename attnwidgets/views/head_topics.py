@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.questions import Topic
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attnwidgets.views.base import View
-    from attnwidgets.views.questions import Answer
-    from attnwidgets.views.sources import Source
+    from attnwidgets.views.wire.questions import Answer
+    from attnwidgets.views.wire.sources import Source
 
 PAGE_CELLS = 20_000_000
 """Attention weights of a map beyond which a page is written without its statistics: that would take long."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.base import View
-from attnwidgets.views.questions import Topic
-from attnwidgets.views.sources import span
+from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.sources import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

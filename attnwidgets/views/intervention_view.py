@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.interventions.specs import Intervened
+from attnwidgets.views.interventions.topics import Intervening
 from attnwidgets.views.offer import is_trace
-from attnwidgets.views.wire_topics import Wired
-from attnwidgets.views.wires import Wires
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attnwidgets.views.questions import Topic
+    from attnwidgets.views.wire.questions import Topic
 
 
-class InterventionView(Wired):
+class InterventionView(Intervening):
     """Pull the wires yourself: knock heads out, set a row of attention, and see what the model then says.
 
     The list of what is active is the shared selection's (`view.selection.interventions`), each with a cross;
@@ -46,7 +46,7 @@ class InterventionView(Wired):
                 f"InterventionView() runs the model of a trace, and was given a {type(trace).__name__}: "
                 "give it what aw.trace(model, tokenizer, text) returned."
             )
-        self._wires = Wires.of(trace)
+        self._intervened = Intervened.of(trace)
         super().__init__(trace, **options)
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
@@ -59,4 +59,4 @@ class InterventionView(Wired):
         return traits
 
     def _topics(self) -> Mapping[str, Topic]:
-        return self._wire_topics()
+        return self._intervention_topics()

@@ -10,9 +10,9 @@ from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.explanations.selecting import position
 from attnwidgets.views.base import View
-from attnwidgets.views.compare_items import layered_items
-from attnwidgets.views.compared import Compared
-from attnwidgets.views.questions import Topic
+from attnwidgets.views.compare.compared import Compared
+from attnwidgets.views.compare.items import layered_items
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

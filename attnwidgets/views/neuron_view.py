@@ -8,13 +8,13 @@ import numpy as np
 
 from attnwidgets.views.base import View
 from attnwidgets.views.offer import is_explanation, is_trace
-from attnwidgets.views.questions import Topic
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from attnwidgets.explanations.attention_row import AttentionRow, Float
-    from attnwidgets.views.questions import Answer
+    from attnwidgets.views.wire.questions import Answer
 
 PAGE_BUDGET = 400_000
 """Bytes of queries and keys that a page without a kernel holds, before they are compressed."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.views.interventions.specs import Intervened
+from attnwidgets.views.interventions.topics import Intervening
 from attnwidgets.views.offer import is_trace
-from attnwidgets.views.questions import Topic
-from attnwidgets.views.wire_topics import Wired
-from attnwidgets.views.wires import Wires
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ _LONGEST = 200  # tokens of a continuation that a page may ask for
 _MOST = 20  # continuations at once
 
 
-class Predictions(Wired):
+class Predictions(Intervening):
     """What the model says next, or which class, and what it would write.
 
     The distribution is there for every temperature, top k and top p: sliders act in the browser, on the 200
@@ -37,11 +37,11 @@ class Predictions(Wired):
 
     def __init__(self, shown: Any, **options: Any) -> None:
         self._predicts = shown if is_trace(shown) else None
-        self._wires = Wires.of(shown)
+        self._intervened = Intervened.of(shown)
         super().__init__(shown, **options)
 
     def _topics(self) -> Mapping[str, Topic]:
-        return prediction_topics(self._predicts) | self._wire_topics(rows=False)
+        return prediction_topics(self._predicts) | self._intervention_topics(rows=False)
 
 
 def prediction_topics(trace: Trace | None) -> dict[str, Topic]:

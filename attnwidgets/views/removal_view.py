@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.base import View
-from attnwidgets.views.keys import asked_of
 from attnwidgets.views.offer import is_explanation, is_trace
-from attnwidgets.views.questions import Topic
+from attnwidgets.views.wire.keys import asked_of
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removal import Operator
     from attnwidgets.evaluate.removal_curves import Removal
     from attnwidgets.explanations.target import Target
-    from attnwidgets.views.questions import Answer
-    from attnwidgets.views.sources import Source
+    from attnwidgets.views.wire.questions import Answer
+    from attnwidgets.views.wire.sources import Source
 
 _KEPT = 64
 """Answers that are remembered, so that looking at one again, or writing a page, runs nothing."""

@@ -107,7 +107,7 @@ def described(name: str, card: Scorecard) -> dict[str, Any]:
     from attnwidgets.evaluate.curves import aopc
     from attnwidgets.evaluate.directions import direction_of
     from attnwidgets.evaluate.table import order_of, row_is_baseline
-    from attnwidgets.views.header import model_name
+    from attnwidgets.views.wire.header import model_name
 
     rows = order_of(card)
     low, high = card.interval

@@ -9,18 +9,18 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.keys import asked_about, asked_of
-from attnwidgets.views.runtime import SharedModel
-from attnwidgets.views.sources import REDUCTIONS, span
-from attnwidgets.views.wires import checked
+from attnwidgets.views.interventions.specs import checked
+from attnwidgets.views.wire.keys import asked_about, asked_of
+from attnwidgets.views.wire.runtime import SharedModel
+from attnwidgets.views.wire.sources import REDUCTIONS, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from typing_extensions import Self
 
-    from attnwidgets.views.store import TileStore
-    from attnwidgets.views.wires import Reach, Wire
+    from attnwidgets.views.interventions.specs import Reach, Spec
+    from attnwidgets.views.wire.store import TileStore
 
 
 class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for the unit
@@ -84,8 +84,8 @@ def _outcome_from_json(sent: dict[str, Any] | None, _: object) -> Outcome | None
     return None if sent is None else Outcome(int(sent["id"]), str(sent["label"]))
 
 
-def _wires_to_json(wires: tuple[Wire, ...], _: object) -> list[Wire]:
-    return [dict(wire) for wire in wires]
+def _specs_to_json(specs: tuple[Spec, ...], _: object) -> list[Spec]:
+    return [dict(spec) for spec in specs]
 
 
 _OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_json": _outcome_from_json}
@@ -107,7 +107,7 @@ class Selection(SharedModel):
 
     `feature` is the feature of a sparse autoencoder that views of features look at, or None.
 
-    `interventions` are the wires that are pulled, in the order in which they apply: a tuple of dicts, each
+    `interventions` are what is active, in the order in which they apply: a tuple of dicts, each
     `{"kind": "ablate", "layer": 3, "head": 1}` (with `"how": "zero"` or `"mean"`, over the text) or
     `{"kind": "row", "layer": 3, "head": 1, "query": 5, "to": "uniform"}` (or `"one_hot"` with the `"key"`
     that is read, or `"free"` with the `"amount"`, 0 to 1, of what can move; tokens by position), with
@@ -132,7 +132,7 @@ class Selection(SharedModel):
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     inside = Bool(default_value=False).tag(sync=True)
     feature = Int(None, allow_none=True).tag(sync=True)
-    interventions = AnyTrait(()).tag(sync=True, to_json=_wires_to_json)
+    interventions = AnyTrait(()).tag(sync=True, to_json=_specs_to_json)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
     d_sae = 0
@@ -208,7 +208,7 @@ class Selection(SharedModel):
         return feature
 
     @validate("interventions")
-    def _check_interventions(self, proposal: dict[str, Any]) -> tuple[Wire, ...]:
+    def _check_interventions(self, proposal: dict[str, Any]) -> tuple[Spec, ...]:
         return checked(proposal["value"], self.reach)
 
     @validate("unit")

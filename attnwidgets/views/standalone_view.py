@@ -7,11 +7,11 @@ from uuid import uuid4
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.base import PLAIN_OPTIONS, View
-from attnwidgets.views.eager import Pack
-from attnwidgets.views.header import describe
-from attnwidgets.views.questions import Topic
 from attnwidgets.views.selection import Selection
-from attnwidgets.views.store import TileStore
+from attnwidgets.views.wire.eager import Pack
+from attnwidgets.views.wire.header import describe
+from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnwidgets.views.questions import Answer
-    from attnwidgets.views.sources import Source
+    from attnwidgets.views.wire.questions import Answer
+    from attnwidgets.views.wire.sources import Source
 
 
 class StandaloneView(View):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attnwidgets.views.feature_view import FeatureView
+from attnwidgets.views.features.view import FeatureView
 from attnwidgets.views.offer import is_trace
-from attnwidgets.views.questions import Topic
+from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from attnwidgets.views.questions import Answer
+    from attnwidgets.views.wire.questions import Answer
 
 LOW, HIGH = -2.0, 5.0
 """Ends of the slider, in units of the feature's largest activation."""

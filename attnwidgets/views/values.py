@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.views.store import TileStore
+    from attnwidgets.views.wire.store import TileStore
 
 _FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
 

@@ -1,7 +1,8 @@
 /** From codes to colours: one table of 256 colours for each (encoding, range, scale, map). */
-import { HIDDEN, valueTable } from "./codec.ts";
+
 import { COLORMAPS } from "./colormaps.ts";
 import type { Theme } from "./context.ts";
+import { HIDDEN, valueTable } from "./wire/codec.ts";
 
 export type MapName = keyof typeof COLORMAPS;
 export type Mode = "linear" | "sqrt" | "log";

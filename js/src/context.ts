@@ -6,8 +6,8 @@
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
-import type { TilePool } from "./pool.ts";
 import { createSelection, layered, resolve } from "./selection.ts";
+import type { TilePool } from "./wire/pool.ts";
 import type {
   Axis,
   Cell,
@@ -20,7 +20,7 @@ import type {
   TileMeta,
   ViewOptions,
   ViewState,
-} from "./wire.ts";
+} from "./wire/wire.ts";
 
 /** Int16Array: a filtered tile's. */
 export type Codes = Uint8Array | Int8Array | Int16Array;

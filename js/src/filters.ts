@@ -2,12 +2,13 @@
  * What a view leaves out of its maps, and how it colours them. It acts on the decoded values in the browser; what is left
  * out is not a number, never a zero.
  */
-import { codeError, HIDDEN, valueTable } from "./codec.ts";
+
 import type { Tile, ViewContext } from "./context.ts";
 import { h } from "./dom.ts";
 import { withinError } from "./numbers.ts";
-import { meanReceived } from "./views/reading.ts";
-import type { Filters } from "./wire.ts";
+import { meanReceived } from "./views/text/reading.ts";
+import { codeError, HIDDEN, valueTable } from "./wire/codec.ts";
+import type { Filters } from "./wire/wire.ts";
 
 const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
 

@@ -1,7 +1,7 @@
 /** The shared selection: reading and writing it, and finding what it means for one view's store. */
 import type { AnyModel } from "@anywidget/types";
 import type { Resolved, SelectionStore } from "./context.ts";
-import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions } from "./wire.ts";
+import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions } from "./wire/wire.ts";
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Answers, createAnswers } from "../src/answers.ts";
 import type { ViewContext } from "../src/context.ts";
-import type { Question, QuestionReply } from "../src/wire.ts";
+import { type Answers, createAnswers } from "../src/wire/answers.ts";
+import type { Question, QuestionReply } from "../src/wire/wire.ts";
 
 interface Twin {
   sent: Question[];

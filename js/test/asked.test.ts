@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
 import { layered } from "../src/selection.ts";
 import { askedAbout, askedIn, askedOf, baseOf, chooseMethod, takesTargets } from "../src/views/asked.ts";
-import type { Header, Offer, Outcome, Source } from "../src/wire.ts";
+import type { Header, Offer, Outcome, Source } from "../src/wire/wire.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 
 const PARIS: Outcome = { id: 7, label: "Paris" };

@@ -1,7 +1,7 @@
 /** Charts of lines: where values stand, names that do not stand over each other, rows that sort. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { spreadOut } from "../src/views/lineChart.ts";
+import { spreadOut } from "../src/views/charts/lineChart.ts";
 import { placesOf, sortedRows } from "../src/views/ScorecardView.ts";
 
 test("rising numbers stand by their value, anything else one after the other", () => {

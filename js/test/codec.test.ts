@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codeError, decodeCode, decodeThumbs, decodeTile, encodedLength } from "../src/codec.ts";
 import { withinError } from "../src/numbers.ts";
-import type { TileMeta } from "../src/wire.ts";
+import { codeError, decodeCode, decodeThumbs, decodeTile, encodedLength } from "../src/wire/codec.ts";
+import type { TileMeta } from "../src/wire/wire.ts";
 
 const META: TileMeta = {
   source: "a/token/self",

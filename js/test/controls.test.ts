@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { Tile, ViewContext } from "../src/context.ts";
 import { createPlayer } from "../src/views/LayerSlider.ts";
-import { percent } from "../src/views/percent.ts";
+import { percent } from "../src/views/predicted/percent.ts";
 import {
   headChoices,
   methodsOf,
@@ -13,7 +13,7 @@ import {
   unitsOf,
   whereWords,
 } from "../src/views/steps.ts";
-import type { Header, HeadKey, Offer, Source } from "../src/wire.ts";
+import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
 
 function source(method: string, unit: string, stream = "self", heads: number[] | null = [0, 1, 2]): Source {
   return {

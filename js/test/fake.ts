@@ -1,6 +1,6 @@
 /** A store and its kernel as the views see them, for tests without a browser. */
-import type { StoreModel } from "../src/eager.ts";
-import type { Header, Reply, Request, Source, TileMeta } from "../src/wire.ts";
+import type { StoreModel } from "../src/wire/eager.ts";
+import type { Header, Reply, Request, Source, TileMeta } from "../src/wire/wire.ts";
 
 export const SOURCE: Source = {
   id: "attention/token/self",

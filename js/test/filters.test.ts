@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeTile, HIDDEN } from "../src/codec.ts";
 import { lut, PALETTES } from "../src/colour.ts";
 import { filteredTile, leavesOut, trimmed } from "../src/filters.ts";
-import { type Drawing, drawn, type Logits } from "../src/views/decoding.ts";
 import { filterWords } from "../src/views/filterForm.ts";
-import { findHits } from "../src/views/find.ts";
-import { maxPool, paintCells } from "../src/views/paint.ts";
-import { meanReceived } from "../src/views/reading.ts";
-import type { Filters, TileMeta } from "../src/wire.ts";
+import { maxPool, paintCells } from "../src/views/map/paint.ts";
+import { type Drawing, drawn, type Logits } from "../src/views/predicted/decoding.ts";
+import { findHits } from "../src/views/text/find.ts";
+import { meanReceived } from "../src/views/text/reading.ts";
+import { decodeTile, HIDDEN } from "../src/wire/codec.ts";
+import type { Filters, TileMeta } from "../src/wire/wire.ts";
 import { SOURCE } from "./fake.ts";
 
 const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };

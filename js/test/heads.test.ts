@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeTile } from "../src/codec.ts";
 import type { Tile } from "../src/context.ts";
-import { headColour, inkOn } from "../src/views/headColours.ts";
-import { along, limited, pairsOf, relations, strongest } from "../src/views/headPairs.ts";
-import type { Axis } from "../src/wire.ts";
+import { headColour, inkOn } from "../src/views/heads/colours.ts";
+import { along, limited, pairsOf, relations, strongest } from "../src/views/heads/pairs.ts";
+import { decodeTile } from "../src/wire/codec.ts";
+import type { Axis } from "../src/wire/wire.ts";
 
 const N = 6;
 const axis = (segment: number[]): Axis => ({

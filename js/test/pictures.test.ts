@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HIDDEN } from "../src/codec.ts";
 import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour.ts";
 import { createWatch, quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
-import { fit } from "../src/views/fit.ts";
 import { thumbSide } from "../src/views/grid/arrange.ts";
 import { thumbOffsets } from "../src/views/grid/atlas.ts";
-import { maxPool, paintCells, paintFrame } from "../src/views/paint.ts";
+import { fit } from "../src/views/map/fit.ts";
+import { maxPool, paintCells, paintFrame } from "../src/views/map/paint.ts";
+import { HIDDEN } from "../src/wire/codec.ts";
 
 const channel = (pixel: number): [number, number, number] => [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
 

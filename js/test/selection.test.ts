@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSelection, resolve, translateCell } from "../src/selection.ts";
-import type { Cell, Header, SelectionState, Source, ViewOptions } from "../src/wire.ts";
+import type { Cell, Header, SelectionState, Source, ViewOptions } from "../src/wire/wire.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 
 const OPTIONS: ViewOptions = {

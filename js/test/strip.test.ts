@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { heatMap, luminance, mapTable } from "../src/colour.ts";
 import { printed } from "../src/numbers.ts";
-import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/reading.ts";
-import { end, gradient, INK, opacity, shade } from "../src/views/stripColour.ts";
-import { isRightToLeft, parts, spoken } from "../src/views/tokens.ts";
-import type { Axis } from "../src/wire.ts";
+import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/text/reading.ts";
+import { end, gradient, INK, opacity, shade } from "../src/views/text/stripColour.ts";
+import { isRightToLeft, parts, spoken } from "../src/views/text/tokens.ts";
+import type { Axis } from "../src/wire/wire.ts";
 
 type Rgb = readonly [number, number, number];
 

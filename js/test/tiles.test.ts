@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
-import { ByteLru } from "../src/lru.ts";
-import { createPool } from "../src/pool.ts";
-import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/tiles.ts";
+import { ByteLru } from "../src/wire/lru.ts";
+import { createPool } from "../src/wire/pool.ts";
+import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/wire/tiles.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 
 const ID = SOURCE.id;

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
-import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/tiles.ts";
 import { methodsOf } from "../src/views/steps.ts";
-import type { Header, Offer, Request } from "../src/wire.ts";
-import { ANNOUNCED_AFTER } from "../src/works.ts";
+import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/wire/tiles.ts";
+import type { Header, Offer, Request } from "../src/wire/wire.ts";
+import { ANNOUNCED_AFTER } from "../src/wire/works.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 
 const ID = "zeroing/token/self";

@@ -73,7 +73,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     explorer.get_by_role("button", name=re.compile("take back: head 2.2")).click()
     lab.until("explorer.selection.interventions", [])
     assert plot.locator(".aw-grid-out").count() == 0
-    assert not explorer.locator(".aw-wires").is_visible()
+    assert not explorer.locator(".aw-interventions").is_visible()
     assert not table.is_visible()
 
 
@@ -82,7 +82,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     view = notebook.locator(".aw-intervention")
     view.scroll_into_view_if_needed()
     view.get_by_text("free", exact=True).click()
-    told = view.locator(".aw-wire-row [role=status]", has_text="moved")
+    told = view.locator(".aw-row-editor [role=status]", has_text="moved")
     said = re.compile(r"moved ([\d.]+) of the row; the prediction changed by ([\d.e-]+|0)$")
     told.get_by_text(said).or_(told.filter(has_text=said)).first.wait_for()
     movable = lab.ask("float(aw.free_attention(plain, 1, 2, 19).movable[0, 0, 0])")
@@ -162,7 +162,7 @@ def test_a_right_click_crosses_a_head_out_and_k_puts_it_back(page_of, read):
     readout = page.locator(".aw-headgrid .aw-readout")
     assert "head 2 (0.2)" in readout.inner_text()
     assert readout.inner_text().endswith("knocked out")
-    assert page.locator(".aw-wire").inner_text().startswith("head 0.2 knocked out")
+    assert page.locator(".aw-active").inner_text().startswith("head 0.2 knocked out")
     plot.focus()
     page.keyboard.press("k")
     assert cross.count() == 0
@@ -187,7 +187,7 @@ def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(pa
     page = page_of(aw.Explorer(read, layer=1, head=3))
     page.locator(".aw-heatmap .aw-plot").focus()
     page.keyboard.press("k")
-    bar = page.locator(".aw-wires")
+    bar = page.locator(".aw-interventions")
     assert "head 1.3 knocked out" in bar.inner_text()
     page.set_viewport_size({"width": 500, "height": 400})
     page.get_by_text("what if tokens were removed").scroll_into_view_if_needed()
@@ -195,7 +195,7 @@ def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(pa
     assert bar.bounding_box()["y"] == pytest.approx(0, abs=1), "what is active stays in sight"
     page.get_by_placeholder("find").first.focus()
     page.keyboard.press("k")
-    assert bar.locator(".aw-wire").count() == 1
+    assert bar.locator(".aw-active").count() == 1
     page.locator(".aw-heatmap .aw-plot").focus()
     page.keyboard.press("k")
     assert not bar.is_visible()

@@ -272,7 +272,7 @@ def test_a_view_whose_models_are_gone_shows_a_copy(lab, shots):
     lab.write(
         "gone.ipynb",
         """import numpy as np, attnwidgets as aw
-from attnwidgets.views.runtime import Runtime
+from attnwidgets.views.wire.runtime import Runtime
 trace = aw.from_attentions(np.full((2, 3, 4, 4), 0.25), list("abcd"))
 class Gone(Runtime):
     model_id = "nobody"

@@ -9,19 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import attnwidgets as aw
+from attnwidgets.views.base import View
 from tests.repo import notebooks
 
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
-    "README.md",
-    "CHANGELOG.md",
-    "docs/README.md",
-    "docs/architecture.md",
-    "docs/lectures.md",
-    "docs/relevance.md",
-    "docs/features.md",
-    "docs/conservation.md",
-    "benchmarks/README.md",
-    "benchmarks/cue_contribution.md",
+    path.relative_to(ROOT).as_posix()
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
 ]
 
 
@@ -33,10 +28,27 @@ def test_links_inside_the_repository_lead_somewhere(root, name):
     assert not missing
 
 
+def test_the_table_of_views_has_a_row_for_every_view(root):
+    table = (root / "docs" / "views.md").read_text()
+    shown = {name for name in aw.__all__ if isinstance(getattr(aw, name), type)}
+    views = {name for name in shown if issubclass(getattr(aw, name), View)}
+    assert len(views) > 15
+    assert not {name for name in views if f"`{name}`" not in table.split("## Linked")[0]}
+
+
+def test_every_methods_paper_is_among_those_to_cite(root):
+    listed = (root / "docs" / "citing.md").read_text()
+    papers = [paper for method in aw.methods() for paper in method.paper.split("; ")]
+    assert len(papers) > 10
+    assert not {paper for paper in papers if paper.split()[0] not in listed}
+
+
 def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 4
+    """Those of docs/views.md too, which begins where the README ends."""
+    text = (root / "README.md").read_text() + (root / "docs" / "views.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 7
     lecture = dict.fromkeys(("E", "W_q", "W_k"), np.eye(3))
     world = {"numbers": np.full((2, 3), 1 / 3), "source": ["the", "black", "cat"], **lecture}
     for block in blocks:
@@ -53,7 +65,7 @@ def executed(root, minilm, tmp_path_factory):
     return notebooks.run(path, tmp_path_factory.mktemp("quickstart"))
 
 
-NOTEBOOKS = sorted(path.name for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

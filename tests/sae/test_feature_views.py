@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.feature_data import PAGE, activations_of, columns_of, page_of, size_of
+from attnwidgets.views.features.data import PAGE, activations_of, columns_of, page_of, size_of
 
 from . import made
 

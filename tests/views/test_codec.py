@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attnwidgets.views.codec import decode, encode, pool, scale_of
+from attnwidgets.views.wire.codec import decode, encode, pool, scale_of
 
 MATRICES = arrays(
     np.float32,

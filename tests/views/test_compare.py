@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.aligned import SHARED
+from attnwidgets.views.compare.aligned import SHARED
 
 
 def strips(view, layer=0, query=None, unit="token"):

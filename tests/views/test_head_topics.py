@@ -10,8 +10,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.views import head_topics
-from attnwidgets.views.sources import Source
-from attnwidgets.views.thumbnails import THUMB_BUDGET, thumbnails
+from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.thumbnails import THUMB_BUDGET, thumbnails
 
 TOKENS = ["[CLS]", "the", "cat", "sat", "on", "mats", ".", "[SEP]"]
 

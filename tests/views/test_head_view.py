@@ -8,8 +8,8 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.export import saving
 from attnwidgets.export.shown import Shown
-from attnwidgets.views import store as stores
-from attnwidgets.views.codec import decode
+from attnwidgets.views.wire import store as stores
+from attnwidgets.views.wire.codec import decode
 
 
 @pytest.fixture

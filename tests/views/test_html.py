@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.codec import decode
+from attnwidgets.views.wire.codec import decode
 
 NASTY = [
     "</script><script>window.hacked=1</script>",

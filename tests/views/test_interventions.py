@@ -11,7 +11,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
-from attnwidgets.views import wire_topics
+from attnwidgets.views.interventions import topics
 from tests.intervene.test_interventions import t5, vit
 from tests.tracing import tiny
 
@@ -53,7 +53,7 @@ def test_all_views_of_a_trace_see_one_list_and_undo_takes_the_last_back(read):
         {"kind": "row", "stream": "self", "layer": 0, "head": 1, "query": 3, "to": "uniform"},
     )
     explorer.selection.undo()
-    assert [wire["kind"] for wire in grid.selection.interventions] == ["ablate"]
+    assert [spec["kind"] for spec in grid.selection.interventions] == ["ablate"]
     explorer.selection.undo()
     explorer.selection.undo()
     assert grid.selection.interventions == ()
@@ -68,7 +68,7 @@ def test_what_a_browser_sends_is_the_list_of_python(read):
 
 
 @pytest.mark.parametrize(
-    ("wires", "error", "words"),
+    ("specs", "error", "words"),
     [
         ([{"kind": "ablatte", "layer": 1, "head": 2}], ValueError, "'ablate'"),
         ([OUT | {"how": "zeros"}], ValueError, "'zero'"),
@@ -92,11 +92,11 @@ def test_what_a_browser_sends_is_the_list_of_python(read):
         ([(1, 2)], TypeError, "not a dict"),
     ],
 )
-def test_what_there_is_not_is_refused_in_words_and_changes_nothing(read, wires, error, words):
+def test_what_there_is_not_is_refused_in_words_and_changes_nothing(read, specs, error, words):
     view = aw.InterventionView(read)
     view.selection.interventions = [OUT]
     with pytest.raises(error, match=re.escape(words)):
-        view.selection.interventions = wires
+        view.selection.interventions = specs
     assert len(view.selection.interventions) == 1
 
 
@@ -199,7 +199,7 @@ def test_a_change_after_an_error_leaves_the_model_as_it_was(read):
 
 def test_without_a_model_it_says_so_and_shows_the_rows(given):
     view = aw.InterventionView(given())
-    assert "without one" in asked(view, "wires")[0]["refusal"]
+    assert "without one" in asked(view, "interventions")[0]["refusal"]
     view.selection.interventions = [OUT]
     with pytest.raises(ValueError, match="needs the model"):
         view.interventions()
@@ -215,7 +215,7 @@ def test_without_a_model_it_says_so_and_shows_the_rows(given):
 def test_inside_of_another_intervention_nothing_is_pulled(read):
     with aw.ablate_heads(read, (0, 0)):
         view = aw.InterventionView(read)
-        assert "recorded before" in asked(view, "wires")[0]["refusal"]
+        assert "recorded before" in asked(view, "interventions")[0]["refusal"]
         assert "changed" not in {topic for topic, _, _ in view.answers_for_page()}
 
 
@@ -234,7 +234,7 @@ def test_a_page_plays_what_undo_leads_through_and_each_head_alone(read, tmp_path
     active = state["models"]["selection0"]["state"]["interventions"]
     held = [one["args"]["interventions"] for one in told]
     assert [active, active[:2], active[:1]] == held[:3]
-    alone = [wires[0]["head"] for wires in held if len(wires) == 1 and wires[0]["kind"] == "ablate"]
+    alone = [specs[0]["head"] for specs in held if len(specs) == 1 and specs[0]["kind"] == "ablate"]
     assert sorted(alone) == [0, 1, 2, 3]
     assert held.count(active[:1]) == 1
     wanted = after(read, *view.interventions())
@@ -269,7 +269,7 @@ def test_every_stream_and_kind_of_model_is_served(make, tmp_path):
 
 
 def test_a_page_does_not_run_a_large_model_for_what_nobody_asked(read, tmp_path, monkeypatch):
-    monkeypatch.setattr(wire_topics, "PAGE_WORK", 0)
+    monkeypatch.setattr(topics, "PAGE_WORK", 0)
     view = aw.Explorer(read)
     view.selection.interventions = [OUT]
     assert len(answers_of(view.to_html(tmp_path / "page.html"))[1]) == 1

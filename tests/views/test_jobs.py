@@ -11,7 +11,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations import registry
-from attnwidgets.views import main_loop
+from attnwidgets.views.wire import main_loop
 
 from .slow import Front, Slow
 

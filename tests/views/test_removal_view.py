@@ -9,8 +9,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.evaluate.removal_curves import steps_of
-from attnwidgets.views.questions import Questions
 from attnwidgets.views.removal_view import removal_topics
+from attnwidgets.views.wire.questions import Questions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

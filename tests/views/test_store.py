@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views import eager, thumbnails
-from attnwidgets.views.codec import decode
+from attnwidgets.views.wire import eager, thumbnails
+from attnwidgets.views.wire.codec import decode
 
 
 def tile_of(store, source, layer, head):
@@ -270,9 +270,9 @@ def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
 
 def test_thumbnails_that_take_long_show_how_far_they_are(softmax, monkeypatch):
     steps = []
-    monkeypatch.setattr("attnwidgets.views.thumbnails._SLOW", 2**12)
+    monkeypatch.setattr("attnwidgets.views.wire.thumbnails._SLOW", 2**12)
     monkeypatch.setattr(
-        "attnwidgets.views.thumbnails.progress", lambda items, desc: steps.append(desc) or items
+        "attnwidgets.views.wire.thumbnails.progress", lambda items, desc: steps.append(desc) or items
     )
     aw.HeadGrid(aw.from_attentions(softmax((2, 2, 9, 9)), list("abcdefghi")), units=["token"])
     assert steps == []

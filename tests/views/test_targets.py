@@ -8,7 +8,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.explanations import registry
 from attnwidgets.views.beside import beside
-from attnwidgets.views.keys import asked_about, asked_of, base_of, method_of
+from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, method_of
 
 from .slow import Front
 from .test_menu import state_of

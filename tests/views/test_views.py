@@ -10,7 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.views.base import COMMON_PARTS
-from attnwidgets.views.codec import decode
+from attnwidgets.views.wire.codec import decode
 
 VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
 

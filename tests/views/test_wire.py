@@ -9,9 +9,9 @@ import pytest
 from ipywidgets import Widget
 
 import attnwidgets as aw
-from attnwidgets.views.runtime import Runtime
 from attnwidgets.views.selection import Selection
-from attnwidgets.views.store import TileStore
+from attnwidgets.views.wire.runtime import Runtime
+from attnwidgets.views.wire.store import TileStore
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
@@ -36,7 +36,7 @@ VIEWS = (
 
 @pytest.fixture(scope="module")
 def wire(root):
-    return (root / "js" / "src" / "wire.ts").read_text(encoding="utf-8")
+    return (root / "js" / "src" / "wire" / "wire.ts").read_text(encoding="utf-8")
 
 
 def interface(wire, name):

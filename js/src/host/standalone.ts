@@ -5,7 +5,17 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
 import { createRenderers, type PartCode } from "../runtime.ts";
-import type { HeadKey, Placed, Question, QuestionReply, Reply, Request, Thumbs, TileMeta, ViewState } from "../wire.ts";
+import type {
+  HeadKey,
+  Placed,
+  Question,
+  QuestionReply,
+  Reply,
+  Request,
+  Thumbs,
+  TileMeta,
+  ViewState,
+} from "../wire/wire.ts";
 
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;

@@ -1,7 +1,7 @@
 /** Explanations of one text below each other, and how they agree. */
 
 import { renderCompareView } from "../views/CompareView.ts";
-import CSS from "../views/compare.css";
+import CSS from "./compare.css";
 
 export const style = CSS;
 export const views = { CompareView: renderCompareView };

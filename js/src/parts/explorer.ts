@@ -1,7 +1,7 @@
 /** Everything in one output, and what the model predicts. */
 import { renderExplorer } from "../views/Explorer.ts";
 import { renderPredictions } from "../views/Predictions.ts";
-import CSS from "../views/predictions.css";
+import CSS from "./explorer.css";
 
 export const style = CSS;
 export const views = { Explorer: renderExplorer, Predictions: renderPredictions };

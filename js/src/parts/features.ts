@@ -2,7 +2,7 @@
 import { renderFeaturePanel } from "../views/FeaturePanel.ts";
 import { renderFeatureStrip } from "../views/FeatureStrip.ts";
 import { renderFeatureTable } from "../views/FeatureTable.ts";
-import CSS from "../views/features.css";
+import CSS from "./features.css";
 
 export const style = CSS;
 export const views = {

@@ -1,6 +1,7 @@
 /** Every layer and head at a glance. */
-import CSS from "../views/grid.css";
+
 import { renderHeadGrid } from "../views/HeadGrid.ts";
+import CSS from "./grid.css";
 
 export const style = CSS;
 export const views = { HeadGrid: renderHeadGrid };

@@ -1,6 +1,6 @@
 /** Heads as lines between two columns of tokens. */
 import { renderHeadView } from "../views/HeadView.ts";
-import CSS from "../views/headview.css";
+import CSS from "./heads.css";
 
 export const style = CSS;
 export const views = { HeadView: renderHeadView };

@@ -1,12 +1,12 @@
-/** Pulling the wires: heads knocked out, rows of attention set, and what the model then says. */
+/** Pulling the interventions: heads knocked out, rows of attention set, and what the model then says. */
 import { renderInterventionView } from "../views/InterventionView.ts";
-import CSS from "../views/interventions.css";
-import { renderWireList } from "../views/wires/bar.ts";
-import { renderChangedPrediction } from "../views/wires/change.ts";
+import { renderActiveList } from "../views/interventions/bar.ts";
+import { renderChangedPrediction } from "../views/interventions/change.ts";
+import CSS from "./interventions.css";
 
 export const style = CSS;
 export const views = {
   InterventionView: renderInterventionView,
-  WireList: renderWireList,
+  ActiveList: renderActiveList,
   ChangedPrediction: renderChangedPrediction,
 };

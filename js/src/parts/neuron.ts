@@ -1,6 +1,6 @@
 /** How one attention weight comes about. */
 import { renderNeuronView } from "../views/NeuronView.ts";
-import CSS from "../views/neuron.css";
+import CSS from "./neuron.css";
 
 export const style = CSS;
 export const views = { NeuronView: renderNeuronView };

@@ -1,6 +1,6 @@
 /** An explanation taken away, token by token. */
 import { renderRemovalView } from "../views/RemovalView.ts";
-import CSS from "../views/removal.css";
+import CSS from "./removal.css";
 
 export const style = CSS;
 export const views = { RemovalView: renderRemovalView };

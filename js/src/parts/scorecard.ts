@@ -1,6 +1,6 @@
 /** Scores of several methods. */
 import { renderScorecardView } from "../views/ScorecardView.ts";
-import CSS from "../views/scorecard.css";
+import CSS from "./scorecard.css";
 
 export const style = CSS;
 export const views = { ScorecardView: renderScorecardView };

@@ -1,6 +1,6 @@
 /** Steering with a feature of a sparse autoencoder. */
 import { renderSteerView } from "../views/SteerView.ts";
-import CSS from "../views/steer.css";
+import CSS from "./steer.css";
 
 export const style = CSS;
 export const views = { SteerView: renderSteerView };

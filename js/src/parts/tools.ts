@@ -1,6 +1,6 @@
 /** The corner that every view has. */
 import { renderTools } from "../views/Tools.ts";
-import CSS from "../views/tools.css";
+import CSS from "./tools.css";
 
 export const style = CSS;
 export const views = { Tools: renderTools };

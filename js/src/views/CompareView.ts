@@ -3,24 +3,24 @@
  * every two of them rank the text. Two of them are brought together by a click on their cell.
  */
 
-import { createAnswers } from "../answers.ts";
 import { assign, atEnd, createWatch, dress, fill, flag, h, on, put } from "../dom.ts";
 import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
-import type { Axis } from "../wire.ts";
-import { createAgreementTable, type Ranking } from "./agreementTable.ts";
-import { type Band, createBand } from "./band.ts";
-import { byRank, difference, rankOf } from "./comparing.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { Axis } from "../wire/wire.ts";
+import { createAgreementTable, type Ranking } from "./compare/agreementTable.ts";
+import { byRank, difference, rankOf } from "./compare/comparing.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { pinnedQuery } from "./pinned.ts";
-import { largestOf, peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
 import { createRowFilters, rowsOf } from "./rowFilters.ts";
 import { createSegments } from "./segments.ts";
 import { plural } from "./steps.ts";
-import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shades } from "./stripColour.ts";
+import { type Band, createBand } from "./text/band.ts";
+import { largestOf, peak } from "./text/reading.ts";
+import { createStrip, type Strip } from "./text/strip.ts";
+import { gradient, shades } from "./text/stripColour.ts";
 
 /** What `CompareView._strips` says beside the values. */
 interface Strips {

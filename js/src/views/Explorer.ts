@@ -1,17 +1,17 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
-import { createAnswers } from "../answers.ts";
 import { createWatch, fill, flag, h, on, put } from "../dom.ts";
 import { filterPlace } from "../filters.ts";
+import { createAnswers } from "../wire/answers.ts";
 import { chooseMethod } from "./asked.ts";
 import { createHeading, only, view } from "./frame.ts";
 import { renderHeatmap } from "./Heatmap.ts";
+import { headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";
 import { renderPredictions } from "./Predictions.ts";
 import { methodsOf, streamsOf } from "./steps.ts";
 import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
-import { headLookedAt, KNOCKS, knock, onK } from "./wires/list.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
@@ -22,7 +22,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const features = panel();
-  const wires = h("div");
+  const specs = h("div");
   const told = h("div.warning", { role: "status" });
   /** A view that is drawn when it is unfolded; nothing where there is none. */
   const folded = (name: string, title: string): HTMLElement[] => {
@@ -47,11 +47,12 @@ export const renderExplorer = view((ctx, root, signal) => {
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
-  fill(root, ...heading.elements, told, wires, body);
+  fill(root, ...heading.elements, told, specs, body);
   const answers = createAnswers(ctx, signal, () => undefined);
   onK(root, signal, () => {
     const at = headLookedAt(ctx);
-    const why = answers.get<{ refusal: string }>("wires")?.meta.refusal ?? answers.failure("wires") ?? "";
+    const why =
+      answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
     if (!at || typeof at.head !== "number") put(told, "Choose one head first: then k knocks it out.");
     else if (why) put(told, `No head can be knocked out: it ${why}.`);
     else {
@@ -82,14 +83,14 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (removal) removal.hidden = header.predictions.items.length === 0;
     flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
-  answers.get("wires"); // so that it is here when it is wanted
+  answers.get("interventions"); // so that it is here when it is wanted
   update();
   renderLayerSlider(inner, slider);
   renderHeatmap(inner, map);
   renderTokenStrip(inner, strip);
   ctx.views.LayerMap?.(inner, layers);
   ctx.views.HeadGrid?.(inner, grid);
-  ctx.views.WireList?.(inner, wires);
+  ctx.views.ActiveList?.(inner, specs);
   renderPredictions(inner, predictions);
   const { saes } = ctx.options as { saes?: unknown };
   if (saes) ctx.views.FeatureStrip?.(inner, features);

@@ -1,7 +1,8 @@
 /** One feature: how often it fires, where, what it promotes, and what is near it. One message a feature. */
-import { createAnswers } from "../answers.ts";
+
 import { fill, flag, h, on, put } from "../dom.ts";
 import { printed } from "../numbers.ts";
+import { createAnswers } from "../wire/answers.ts";
 import {
   bytesOf,
   createNaming,
@@ -15,11 +16,11 @@ import {
   saeShown,
   shortsOf,
   tokenSpan,
-} from "./features.ts";
+} from "./features/looked.ts";
 import { only, view } from "./frame.ts";
-import { carriesSpaces, continues } from "./reading.ts";
+import { carriesSpaces, continues } from "./text/reading.ts";
 
-/** The twin of `page_of` in attnwidgets/views/feature_data.py. */
+/** The twin of `page_of` in attnwidgets/views/features/data.py. */
 interface Page {
   feature: number;
   count: number;

@@ -1,8 +1,9 @@
 /** A text coloured by one feature of several tabs, the values of all of them, and what fires on a token. */
-import { createAnswers } from "../answers.ts";
+
 import { fill, flag, h, on, put, quoted } from "../dom.ts";
 import { printed, tickText } from "../numbers.ts";
-import type { Cell } from "../wire.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { Cell } from "../wire/wire.ts";
 import {
   activationsOf,
   axisOfText,
@@ -13,11 +14,11 @@ import {
   type Sae,
   saeShown,
   tokenAt,
-} from "./features.ts";
+} from "./features/looked.ts";
 import { only, view } from "./frame.ts";
-import { peak } from "./reading.ts";
-import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shade } from "./stripColour.ts";
+import { peak } from "./text/reading.ts";
+import { createStrip, type Strip } from "./text/strip.ts";
+import { gradient, shade } from "./text/stripColour.ts";
 
 const RANKED = 8;
 const TABS = 5;

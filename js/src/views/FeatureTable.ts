@@ -1,7 +1,8 @@
 /** The features of an SAE as rows: searched, sorted, named, chosen from. Only the rows in sight are in the page. */
-import { type Answer, createAnswers } from "../answers.ts";
+
 import { fill, flag, h, keyboard, on, put, quoted } from "../dom.ts";
 import { printed } from "../numbers.ts";
+import { type Answer, createAnswers } from "../wire/answers.ts";
 import {
   type Activations,
   activationsOf,
@@ -17,7 +18,7 @@ import {
   tokenAt,
   tokenSpan,
   wholesOf,
-} from "./features.ts";
+} from "./features/looked.ts";
 import { only, view } from "./frame.ts";
 
 const ROW = 26;

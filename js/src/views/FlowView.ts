@@ -5,13 +5,13 @@
 
 import type { Theme, Tile } from "../context.ts";
 import { assign, createWatch, density, dress, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
-import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow.ts";
+import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/followed.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { createLabels, labelRoom } from "./labels.ts";
+import { createLabels, labelRoom } from "./map/labels.ts";
 import { pinnedQuery } from "./pinned.ts";
-import { largestOf } from "./reading.ts";
 import { nameOf } from "./readout.ts";
 import { navigation, plural } from "./steps.ts";
+import { largestOf } from "./text/reading.ts";
 
 /** As many edges are drawn at once. */
 const BUDGET = 1000;

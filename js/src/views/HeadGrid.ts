@@ -2,7 +2,7 @@
  * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic. The
  * head under the pointer is shown enlarged, a click selects it.
  */
-import { createAnswers } from "../answers.ts";
+
 import { heatMap } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
 import {
@@ -21,7 +21,8 @@ import {
 } from "../dom.ts";
 import { filtersOf, setFilters } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
-import type { HeadGridOptions, Source } from "../wire.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { HeadGridOptions, Source } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { type Arrangement, arrange, type Spot, thumbSide } from "./grid/arrange.ts";
 import { type Atlas, isPruned, paintAtlas, peaksOf } from "./grid/atlas.ts";

@@ -5,18 +5,18 @@
 import type { Change } from "../context.ts";
 import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../dom.ts";
 import { filterPlace, filtersOf } from "../filters.ts";
-import type { Axis, Cell, HeadKey, HeadViewOptions } from "../wire.ts";
+import type { Axis, Cell, HeadKey, HeadViewOptions } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { createBeyond } from "./headBeyond.ts";
-import { createChips } from "./headChips.ts";
-import { headColour, inkOn, signColours } from "./headColours.ts";
-import { createColumn } from "./headColumn.ts";
-import { createLines } from "./headLines.ts";
-import { createNumbers, type Token } from "./headNumbers.ts";
-import { BETWEEN, type Between, isPair, type Pairs, pairsOf, type Side } from "./headPairs.ts";
-import { captionWords, edgeWords, lookWords, pairWords } from "./headWords.ts";
+import { createBeyond } from "./heads/beyond.ts";
+import { createChips } from "./heads/chips.ts";
+import { headColour, inkOn, signColours } from "./heads/colours.ts";
+import { createColumn } from "./heads/column.ts";
+import { createLines } from "./heads/lines.ts";
+import { createNumbers, type Token } from "./heads/numbers.ts";
+import { BETWEEN, type Between, isPair, type Pairs, pairsOf, type Side } from "./heads/pairs.ts";
+import { captionWords, edgeWords, lookWords, pairWords } from "./heads/words.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
-import { textWidth } from "./labels.ts";
+import { textWidth } from "./map/labels.ts";
 import { createSegments } from "./segments.ts";
 import { headAddress, moveLayer, plural, streamsOf, whereWords } from "./steps.ts";
 

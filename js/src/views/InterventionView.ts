@@ -1,16 +1,17 @@
 /**
- * Pull the wires: heads knocked out and rows of attention set, the list of what is active, and what the model says before
+ * Pull the interventions: heads knocked out and rows of attention set, the list of what is active, and what the model says before
  * and after. Inside another view only what pulls them: that shows list and prediction itself.
  */
-import { createAnswers } from "../answers.ts";
+
 import { fill, h, on, put } from "../dom.ts";
+import { createAnswers } from "../wire/answers.ts";
 import { createHeading, only, view } from "./frame.ts";
+import { createBar } from "./interventions/bar.ts";
+import { createChange } from "./interventions/change.ts";
+import { ablated, headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
+import { createRowEditor } from "./interventions/row.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { headAddress } from "./steps.ts";
-import { createBar } from "./wires/bar.ts";
-import { createChange } from "./wires/change.ts";
-import { ablated, headLookedAt, KNOCKS, knock, onK } from "./wires/list.ts";
-import { createRowEditor } from "./wires/row.ts";
 
 export const renderInterventionView = view((ctx, root, signal) => {
   const alone = root === ctx.el;
@@ -26,7 +27,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const why = h("div.warning", { role: "note" });
   const answers = createAnswers(ctx, signal, () => update());
   const refusal = (): string =>
-    answers.get<{ refusal: string }>("wires")?.meta.refusal ?? answers.failure("wires") ?? "";
+    answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
   const bar = createBar(ctx, signal, "Nothing is changed yet: knock out a head, or set a row of its attention.");
   const change = createChange(ctx, answers);
   const editor = createRowEditor(ctx, answers, signal, refusal);
@@ -37,11 +38,15 @@ export const renderInterventionView = view((ctx, root, signal) => {
     code,
     " gives a trace with what is active in force.",
   );
-  const pulls = h("div.row.wire-acts", act, how);
+  const pulls = h("div.row.active-acts", act, how);
   root.classList.add("aw-intervention");
   root.role = "group";
   if (alone) {
-    const body = h("div.wire-body", h("div.panel", pulls, editor.element), h("div.panel", bar.element, change.element));
+    const body = h(
+      "div.active-body",
+      h("div.panel", pulls, editor.element),
+      h("div.panel", bar.element, change.element),
+    );
     fill(root, ...heading.elements, slider, why, body, note);
     renderLayerSlider(ctx.child({ title: "" }), slider);
     root.ariaLabel = "interventions";
@@ -61,7 +66,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const update = (): void => {
     const at = headLookedAt(ctx);
     const reason = refusal();
-    heading.show("", "pull the wires");
+    heading.show("", "pull the specs");
     put(why, reason ? `Nothing can be changed here: it ${reason}.` : "");
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stream, at.layer, head);

@@ -1,18 +1,18 @@
 /** One row of a map in every layer: rows are layers, columns the tokens. Of attributions, the row of a target. */
 
-import { HIDDEN, LATER } from "../codec.ts";
 import { heatMap, lut } from "../colour.ts";
 import { density, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
 import { printed, roundUp } from "../numbers.ts";
-import type { Source } from "../wire.ts";
-import { createFigure } from "./figure.ts";
-import type { Size } from "./fit.ts";
+import { HIDDEN, LATER } from "../wire/codec.ts";
+import type { Source } from "../wire/wire.ts";
 import { createReadout, only, view } from "./frame.ts";
-import { paintFrame } from "./paint.ts";
-import { peak, rowOf } from "./reading.ts";
+import { createFigure } from "./map/figure.ts";
+import type { Size } from "./map/fit.ts";
+import { paintFrame } from "./map/paint.ts";
 import { nameOf } from "./readout.ts";
 import { createScale } from "./scale.ts";
 import { moveLayer, navigation, plural } from "./steps.ts";
+import { peak, rowOf } from "./text/reading.ts";
 
 /** The largest code of the picture: signed, the square root of a value's share of the largest. */
 const TOP = 127;

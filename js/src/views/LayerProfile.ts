@@ -3,12 +3,11 @@
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
-import { createAnswers } from "../answers.ts";
 import { assign, atEnd, createWatch, fill, flag, h, keyboard, on, put, watchWidth } from "../dom.ts";
 import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { printed, roundUp } from "../numbers.ts";
-import type { Axis } from "../wire.ts";
-import { createHeading, createReadout, only, view } from "./frame.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { Axis } from "../wire/wire.ts";
 import {
   type Chart,
   chartOf,
@@ -19,16 +18,17 @@ import {
   labelRoom,
   lookOf,
   placeAt,
-} from "./lineChart.ts";
+} from "./charts/lineChart.ts";
+import { svg } from "./charts/svg.ts";
+import { createHeading, createReadout, only, view } from "./frame.ts";
 import { pinnedQuery } from "./pinned.ts";
-import { peak } from "./reading.ts";
 import { nameOf } from "./readout.ts";
 import { createRowFilters, rowsOf } from "./rowFilters.ts";
 import { createSegments } from "./segments.ts";
 import { moveLayer, navigation, plural } from "./steps.ts";
-import { createStrip, type Strip } from "./strip.ts";
-import { shades } from "./stripColour.ts";
-import { svg } from "./svg.ts";
+import { peak } from "./text/reading.ts";
+import { createStrip, type Strip } from "./text/strip.ts";
+import { shades } from "./text/stripColour.ts";
 
 /** What `LayerProfile._profile` says beside the values. */
 interface Profile {

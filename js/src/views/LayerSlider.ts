@@ -2,10 +2,10 @@
 
 import type { ViewContext } from "../context.ts";
 import { assign, atEnd, fill, h, on, put } from "../dom.ts";
-import type { HeadKey } from "../wire.ts";
+import type { HeadKey } from "../wire/wire.ts";
 import { only, view } from "./frame.ts";
 import { headChoices, headWords, moveHead, moveLayer, whereWords } from "./steps.ts";
-import { createUnits } from "./units.ts";
+import { createUnits } from "./text/units.ts";
 
 const PLAY_EVERY_MS = 500;
 const SVG = "http://www.w3.org/2000/svg";

@@ -2,9 +2,10 @@
  * How one attention weight comes about: q, k, their products and the sum of these for one query and key, then scaling,
  * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
  */
-import { createAnswers } from "../answers.ts";
+
 import { atEnd, fill, h, type KeyHandlers, keyboard, on, put, quoted, watchWidth } from "../dom.ts";
-import type { Cell } from "../wire.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { Cell } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";

@@ -4,15 +4,15 @@
  * click on one makes it the target, with Shift the foil.
  */
 
-import { createAnswers } from "../answers.ts";
 import { fill, h, keyboard, on, put, shortLabel } from "../dom.ts";
-import type { Outcome } from "../wire.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { Outcome } from "../wire/wire.ts";
 import { askedAbout, askedOf, showMethod, takesTargets } from "./asked.ts";
-import { createContinuations } from "./continuations.ts";
-import { type Drawing, drawn, type Logits } from "./decoding.ts";
 import { only, view } from "./frame.ts";
-import { percent } from "./percent.ts";
-import { createSurprisal } from "./surprisal.ts";
+import { createContinuations } from "./predicted/continuations.ts";
+import { type Drawing, drawn, type Logits } from "./predicted/decoding.ts";
+import { percent } from "./predicted/percent.ts";
+import { createSurprisal } from "./predicted/surprisal.ts";
 
 /** What Python tells of one place; its buffers are logits (float32) and the weight of the rest (float64). */
 export interface Told {
@@ -97,11 +97,11 @@ export const renderPredictions = view((ctx, root, signal) => {
     const header = ctx.header();
     const { title: named, items } = header.predictions;
     const next = named === "next token";
-    const wires = ctx.selection.get("interventions") ?? [];
-    root.hidden = items.length === 0 && !alone && wires.length === 0;
-    put(recorded, wires.length > 0 && items.length > 0 ? "Below: the model as it was recorded." : "");
+    const specs = ctx.selection.get("interventions") ?? [];
+    root.hidden = items.length === 0 && !alone && specs.length === 0;
+    put(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as it was recorded." : "");
     if (items.length === 0) {
-      put(title, wires.length > 0 ? "what the model then says" : "predictions");
+      put(title, specs.length > 0 ? "what the model then says" : "predictions");
       put(help, "The model of this trace predicts neither tokens nor classes here.");
     }
     for (const part of [controls, list, kept, back]) part.hidden = items.length === 0;

@@ -3,14 +3,11 @@
  * model still sees. One question for all steps; the slider acts here.
  */
 
-import { createAnswers } from "../answers.ts";
 import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../dom.ts";
 import { printed, roundUp } from "../numbers.ts";
-import type { Axis } from "../wire.ts";
+import { createAnswers } from "../wire/answers.ts";
+import type { Axis } from "../wire/wire.ts";
 import { askedOf, chooseMethod } from "./asked.ts";
-import { createState } from "./features.ts";
-import { createHeading, createReadout, only, view } from "./frame.ts";
-import { renderLayerSlider } from "./LayerSlider.ts";
 import {
   type Chart,
   chartOf,
@@ -23,17 +20,20 @@ import {
   labelRoom,
   lookOf,
   placeAt,
-} from "./lineChart.ts";
+} from "./charts/lineChart.ts";
+import { svg } from "./charts/svg.ts";
+import { createState } from "./features/looked.ts";
+import { createHeading, createReadout, only, view } from "./frame.ts";
+import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";
-import { percent } from "./percent.ts";
-import { peak } from "./reading.ts";
+import { percent } from "./predicted/percent.ts";
 import { nameOf } from "./readout.ts";
 import { createSegments } from "./segments.ts";
 import { methodsOf, placeWords, plural } from "./steps.ts";
-import { createStrip, type Strip } from "./strip.ts";
-import { shade } from "./stripColour.ts";
-import { svg } from "./svg.ts";
-import { createUnits } from "./units.ts";
+import { peak } from "./text/reading.ts";
+import { createStrip, type Strip } from "./text/strip.ts";
+import { shade } from "./text/stripColour.ts";
+import { createUnits } from "./text/units.ts";
 
 /** The twin of `Removals._steps` in attnwidgets/views/removal_view.py. */
 interface Removal {

@@ -5,7 +5,6 @@
 
 import { fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../dom.ts";
 import { printed, roundUp } from "../numbers.ts";
-import { createReadout, only, view } from "./frame.ts";
 import {
   type Chart,
   chartOf,
@@ -17,9 +16,10 @@ import {
   labelLines,
   labelRoom,
   lookOf,
-} from "./lineChart.ts";
+} from "./charts/lineChart.ts";
+import { svg } from "./charts/svg.ts";
+import { createReadout, only, view } from "./frame.ts";
 import { createMenu } from "./menu.ts";
-import { svg } from "./svg.ts";
 
 type Score = number | null;
 

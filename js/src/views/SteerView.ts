@@ -1,10 +1,11 @@
 /** A slider for one feature, how far it moves the states, and what the model says before and after. */
-import { type Answer, createAnswers } from "../answers.ts";
+
 import { fill, flag, h, on, put, shortLabel } from "../dom.ts";
 import { printed } from "../numbers.ts";
-import { createState, floatsOf, nameOfFeature, optionsOf } from "./features.ts";
+import { type Answer, createAnswers } from "../wire/answers.ts";
+import { createState, floatsOf, nameOfFeature, optionsOf } from "./features/looked.ts";
 import { only, view } from "./frame.ts";
-import { percent } from "./percent.ts";
+import { percent } from "./predicted/percent.ts";
 
 type Kind = "outcomes" | "text" | "sentences";
 

@@ -4,21 +4,21 @@
  * a tab each.
  */
 
-import { LATER } from "../codec.ts";
 import type { Change, ViewContext } from "../context.ts";
 import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted } from "../dom.ts";
 import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../filters.ts";
 import { printed, tickText } from "../numbers.ts";
 import { translateIndex } from "../selection.ts";
-import type { Axis, Cell, Source } from "../wire.ts";
+import { LATER } from "../wire/codec.ts";
+import type { Axis, Cell, Source } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
-import { largestOf, peak, rowOf, topOfScale } from "./reading.ts";
 import { createExactRows, nameOf } from "./readout.ts";
 import { headWords, plural, whereWords } from "./steps.ts";
-import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shades } from "./stripColour.ts";
-import type { StripHost } from "./stripTools.ts";
-import { createUnits } from "./units.ts";
+import { largestOf, peak, rowOf, topOfScale } from "./text/reading.ts";
+import { createStrip, type Strip } from "./text/strip.ts";
+import { gradient, shades } from "./text/stripColour.ts";
+import type { StripHost } from "./text/stripTools.ts";
+import { createUnits } from "./text/units.ts";
 
 /** What is shown, and in which words. */
 interface Reading {

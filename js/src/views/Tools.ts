@@ -1,7 +1,8 @@
 /** What every view offers at its corner: pictures of what is shown, its values, and the keys it knows. */
-import { createAnswers } from "../answers.ts";
+
 import { atEnd, fill, h, keyboard, on, put } from "../dom.ts";
 import { download, toPng, toSvg } from "../snapshot.ts";
+import { createAnswers } from "../wire/answers.ts";
 import { only, view } from "./frame.ts";
 import { wordsOf } from "./verbalise.ts";
 

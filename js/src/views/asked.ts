@@ -1,6 +1,6 @@
-/** What a method is asked about: a target, rather than a foil. The twin of `attnwidgets/views/keys.py`. */
+/** What a method is asked about: a target, rather than a foil. The twin of `attnwidgets/views/intervention/keys.py`. */
 import type { ViewContext } from "../context.ts";
-import type { Header, Outcome } from "../wire.ts";
+import type { Header, Outcome } from "../wire/wire.ts";
 
 type Asked = [target: Outcome | null, foil: Outcome | null];
 

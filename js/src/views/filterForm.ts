@@ -3,7 +3,7 @@ import { PALETTES } from "../colour.ts";
 import { fill, h, keyboard, on, put } from "../dom.ts";
 import { filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { tickText } from "../numbers.ts";
-import type { Filters, Source } from "../wire.ts";
+import type { Filters, Source } from "../wire/wire.ts";
 import { only, view } from "./frame.ts";
 
 /** Pairs, for the build may rename what looks like a property of ours. */

@@ -3,7 +3,7 @@ import type { Tile, ViewContext } from "../context.ts";
 import { quoted } from "../dom.ts";
 import { filtersOf, leavesOut, trimmed } from "../filters.ts";
 import { printed } from "../numbers.ts";
-import type { Cell } from "../wire.ts";
+import type { Cell } from "../wire/wire.ts";
 
 /** The exact row of the shown matrix if it is here; `ask` for it otherwise. */
 export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;

@@ -1,9 +1,10 @@
 /** Filters of rows that a view's own Python side tells: what they are is known when they are here. */
-import type { Answer } from "../answers.ts";
+
 import type { ViewContext } from "../context.ts";
 import { h } from "../dom.ts";
 import { filterPlace, leavesOut, trimmed } from "../filters.ts";
-import type { Filters, Source } from "../wire.ts";
+import type { Answer } from "../wire/answers.ts";
+import type { Filters, Source } from "../wire/wire.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();
 

@@ -2,7 +2,7 @@
 
 import type { ViewContext } from "../context.ts";
 import type { KeyHandlers } from "../dom.ts";
-import type { Header, HeadKey, Source } from "../wire.ts";
+import type { Header, HeadKey, Source } from "../wire/wire.ts";
 import { baseOf } from "./asked.ts";
 import type { Item } from "./menu.ts";
 

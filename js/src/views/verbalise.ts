@@ -5,7 +5,7 @@
 import type { ViewContext } from "../context.ts";
 import { safeText } from "../dom.ts";
 import { filtered, filtersOf } from "../filters.ts";
-import { rowOf } from "./reading.ts";
+import { rowOf } from "./text/reading.ts";
 
 /** Spans, relations and targets that are named. */
 const MOST = 3;

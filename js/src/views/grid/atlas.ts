@@ -1,9 +1,10 @@
 /** All thumbnails as one picture, wherever the arrangement puts them. */
-import { decodeCode, peakCode } from "../../codec.ts";
+
 import { lut, type MapName, type Mode } from "../../colour.ts";
 import type { ThumbSheet } from "../../context.ts";
-import type { Source, Thumbs } from "../../wire.ts";
-import { paintFrame } from "../paint.ts";
+import { decodeCode, peakCode } from "../../wire/codec.ts";
+import type { Source, Thumbs } from "../../wire/wire.ts";
+import { paintFrame } from "../map/paint.ts";
 import type { Arrangement, Spot } from "./arrange.ts";
 
 /** Index of the first code of every thumbnail; layers may differ in their number of heads. */

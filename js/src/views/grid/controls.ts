@@ -1,8 +1,9 @@
 /** How heads are ordered and filtered: by a statistic that the kernel computes, and by name. */
-import type { Answers } from "../../answers.ts";
+
 import { h, on, put } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import type { GridOptions, Source } from "../../wire.ts";
+import type { Answers } from "../../wire/answers.ts";
+import type { GridOptions, Source } from "../../wire/wire.ts";
 import { createMenu } from "../menu.ts";
 import { headFilter, type Order, type Spot } from "./arrange.ts";
 

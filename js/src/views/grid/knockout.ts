@@ -1,8 +1,9 @@
 /** Heads of a grid that are knocked out: by `k` or a right click, and crossed out. */
-import type { Answers } from "../../answers.ts";
+
 import type { ViewContext } from "../../context.ts";
 import { fill, h, on, place } from "../../dom.ts";
-import { ablated, KNOCKS, knock, onK, wiresOf } from "../wires/list.ts";
+import type { Answers } from "../../wire/answers.ts";
+import { ablated, KNOCKS, knock, onK, specsOf } from "../interventions/list.ts";
 import type { Spot } from "./arrange.ts";
 
 export interface Knockout {
@@ -28,8 +29,8 @@ export function createKnockout(
     const source = ctx.source();
     const at = spotted();
     if (!at || !source.heads || source.kind !== "map") return;
-    const told = answers.get<{ refusal: string }>("wires");
-    refusal = told?.meta.refusal ?? answers.failure("wires") ?? "";
+    const told = answers.get<{ refusal: string }>("interventions");
+    refusal = told?.meta.refusal ?? answers.failure("interventions") ?? "";
     if (!refusal) knock(ctx, source.stream, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
     said();
   };
@@ -44,11 +45,11 @@ export function createKnockout(
   });
   return {
     show(places, side) {
-      answers.get("wires"); // so that it is here when it is wanted
+      answers.get("interventions"); // so that it is here when it is wanted
       const source = ctx.source();
-      const spots = wiresOf(ctx).flatMap((wire) => {
-        if (wire.kind !== "ablate" || wire.stream !== source.stream || source.kind !== "map") return [];
-        const at = places.get(`${source.layers.indexOf(wire.layer)} ${source.heads?.indexOf(wire.head)}`);
+      const spots = specsOf(ctx).flatMap((spec) => {
+        if (spec.kind !== "ablate" || spec.stream !== source.stream || source.kind !== "map") return [];
+        const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
         return at ? [at] : [];
       });
       const look = `${spots.join(" ")}|${side}`;

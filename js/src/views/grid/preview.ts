@@ -2,7 +2,7 @@
 import { lut } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { atEnd, flag, h, put, setSizes } from "../../dom.ts";
-import { maxPool, paintCells } from "../paint.ts";
+import { maxPool, paintCells } from "../map/paint.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
 

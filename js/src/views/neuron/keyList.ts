@@ -1,6 +1,6 @@
 /** Every key of a row below each other, with what the step makes of it: a strip of numbers or a bar. Only rows in sight exist. */
 import { flag, h, on, put, shortLabel } from "../../dom.ts";
-import { textWidth } from "../labels.ts";
+import { textWidth } from "../map/labels.ts";
 import { type Ink, shadeOf, sharp } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 

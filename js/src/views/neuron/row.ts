@@ -1,6 +1,7 @@
 /** One row of attention as it was told: q, every k, and what each step makes of every key. */
-import type { Answer, Answers } from "../../answers.ts";
+
 import { printed } from "../../numbers.ts";
+import type { Answer, Answers } from "../../wire/answers.ts";
 
 export type Step = "vectors" | "product" | "dot" | "scaled" | "capped" | "biased" | "masked" | "softmax";
 

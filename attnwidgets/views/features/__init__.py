@@ -1,0 +1,1 @@
+"""What the views of SAE features have in common."""

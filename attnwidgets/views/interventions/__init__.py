@@ -1,0 +1,1 @@
+"""Interventions as linked views share them, and what views ask about them."""

@@ -1,0 +1,1 @@
+"""What travels between a view and its browser side, and how either asks the other."""

@@ -1,0 +1,171 @@
+"""What is sent before anyone asks: thumbnails, and everything else that is small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.views.wire.codec import GAMMA, quantise, scale_of
+from attnwidgets.views.wire.thumbnails import (
+    THUMB_BUDGET,
+    THUMB_SIDE,
+    describe_thumbs,
+    marked,
+    padded,
+    thumbnails,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.views.wire.sources import Source
+
+TILE_BUDGET = 1_000_000
+"""Bytes up to which tiles are sent without being asked for."""
+OVERVIEW_VALUES = 2**27
+"""Values behind a source up to which it is read without being asked for."""
+
+
+class Pack:
+    """The eager bytes, and where everything lies in them.
+
+    Sources are packed in the order given: a source comes whole while the tile budget lasts, else as
+    thumbnails with the tiles that are looked at first. Of a source that is computed on demand comes what
+    there is.
+
+    Args:
+        sources: Most important first.
+        first: Layer and head that a view opens with.
+        after: What was packed before; its bytes and its entries come first, and its budget is gone.
+        all_heads: A view opens with every head of the layer: they come while the budget lasts.
+        overview: Whether the first source comes with thumbnails however large it is: a view opens with them.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        first: tuple[int, int | str],
+        after: Pack | None = None,
+        *,
+        all_heads: bool = False,
+        overview: bool = False,
+    ) -> None:
+        self._all_heads = all_heads
+        self.ids: frozenset[str] = frozenset(source.id for source in sources)
+        self.thumbs: list[dict[str, Any]] = []
+        self.tiles: list[dict[str, Any]] = []
+        self._parts: list[bytes] = []
+        self.length: int = 0
+        self.room_for_tiles: int = TILE_BUDGET
+        self.room_for_thumbs: int = THUMB_BUDGET
+        if after is not None:
+            self.ids |= after.ids
+            self.thumbs, self.tiles = list(after.thumbs), list(after.tiles)
+            self._parts, self.length = [after.data], after.length
+            self.room_for_tiles, self.room_for_thumbs = after.room_for_tiles, after.room_for_thumbs
+        for place, source in enumerate(sources):
+            if source.on_demand:
+                self._add_computed(source, first)
+            else:
+                self._add(source, first, place == 0, overview=overview)
+
+    @property
+    def data(self) -> bytes:
+        """Return the bytes."""
+        return b"".join(self._parts)
+
+    def _add_computed(self, source: Source, first: tuple[int, int | str]) -> None:
+        if not source.ready:
+            return
+        self._thumbnails(source)
+        for layer in sorted(source.ready, key=lambda number: number != first[0]):
+            for key in source.heads_of_tiles(layer):
+                if self.room_for_tiles <= 0:
+                    return
+                self._tile(source, layer, key)
+
+    def _add(self, source: Source, first: tuple[int, int | str], opens: bool, *, overview: bool) -> None:
+        is_large = source.size > OVERVIEW_VALUES
+        if is_large and not opens:
+            return
+        rows, cols = source.shape
+        heads = 1 if source.heads is None else len(source.heads)
+        dense = len(source.layers) * heads * rows * cols
+        reduced = 0 if source.heads is None else 2 * len(source.layers) * rows * cols
+        fits = not is_large and dense + reduced <= self.room_for_tiles
+        if fits and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
+            self._whole(source, rows, cols)
+            return
+        if source.heads is not None and (overview or not is_large):
+            self._thumbnails(source)
+        layer = first[0] if first[0] in source.layers else source.layers[0]
+        keys = source.heads_of_tiles(layer)
+        opened = first[1] if first[1] in keys else keys[0]
+        if fits:
+            wanted = [(n, key) for n in source.layers for key in source.heads_of_tiles(n)]
+        elif self._all_heads and len(keys) * rows * cols <= self.room_for_tiles:
+            wanted = [(layer, key) for key in keys]
+        else:
+            wanted = [(layer, opened)]
+        for number, key in wanted:
+            self._tile(source, number, key)
+
+    def _whole(self, source: Source, rows: int, cols: int) -> None:
+        # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail.
+        start, scales = self.length, []
+        for layer in source.layers:
+            values = padded(source, layer)
+            scale = [scale_of(head, stochastic=source.stochastic) for head in values]
+            block = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
+            scales.append(marked(source, layer, scale))
+            present = len(source.layer(layer))
+            for place, (key, value) in enumerate(zip(source.heads or ("-",), scale, strict=True)):
+                self.length += rows * cols
+                if place >= present:
+                    continue
+                self.tiles.append(
+                    {
+                        "source": source.id,
+                        "layer": layer,
+                        "head": key,
+                        "rows": rows,
+                        "cols": cols,
+                        "codec": "i8" if source.signed else "u8",
+                        "gamma": GAMMA,
+                        "scale": value,
+                        "offset": self.length - rows * cols,
+                        "length": rows * cols,
+                    }
+                )
+            self._parts.append(block.tobytes())
+        self.room_for_tiles -= self.length - start
+        self.room_for_thumbs -= self.length - start
+        self._thumbs_at(source, rows, cols, scales, start)
+        if source.heads is not None:
+            for layer in source.layers:
+                for key in ("mean", "max"):
+                    self._tile(source, layer, key)
+
+    def _thumbnails(self, source: Source) -> None:
+        made = thumbnails(source, self.room_for_thumbs)
+        if made is None:
+            return  # the budget is spent on sources that came first; a view asks for these
+        self.thumbs.append({**made.meta(), "offset": self.length, "length": len(made.data)})
+        self._append(made.data)
+        self.room_for_thumbs -= len(made.data)
+
+    def _thumbs_at(self, source: Source, rows: int, cols: int, scales: list[list[float]], start: int) -> None:
+        meta = describe_thumbs(source.id, rows, cols, scales, signed=source.signed)
+        length = len(scales) * len(scales[0]) * rows * cols
+        self.thumbs.append({**meta, "offset": start, "length": length})
+
+    def _tile(self, source: Source, layer: int, head: int | str) -> None:
+        tile = source.tile(layer, head)
+        self.tiles.append({**tile.meta(), "offset": self.length, "length": len(tile.data)})
+        self._append(tile.data)
+        self.room_for_tiles -= len(tile.data)
+
+    def _append(self, data: bytes) -> None:
+        self._parts.append(data)
+        self.length += len(data)

@@ -1,0 +1,97 @@
+"""Questions that a view's browser side asks its Python side, beyond the matrices of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import suggest
+from attnwidgets.views.wire.jobs import Job, Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Answer = tuple[Any, list[bytes]]
+
+
+def _none() -> tuple[dict[str, Any], ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One thing that can be asked.
+
+    Args:
+        answer: Takes the arguments by name; returns what JSON can hold, and buffers. It checks what it is
+            given: arguments come from a page. What it raises is told in the view, in words.
+        runs_model: Whether it may run a model or take long: it then waits until no cell is running, tells
+            its progress and can be cancelled.
+        for_page: Returns the arguments that a page without a kernel holds the answers to; none by default.
+            Their keys stand in the order in which the browser writes them.
+    """
+
+    answer: Callable[..., Answer]
+    runs_model: bool = False
+    for_page: Callable[[], Iterable[Mapping[str, Any]]] = _none
+
+
+class Questions:
+    """The topics of one view, and what becomes of questions about them (`QuestionReply` of wire.ts).
+
+    Args:
+        topics: By name.
+        send: Takes a reply and its buffers.
+    """
+
+    def __init__(
+        self, topics: Mapping[str, Topic], send: Callable[[dict[str, Any], Sequence[bytes]], None]
+    ) -> None:
+        self._topics = topics
+        self._send = send
+        self._jobs = Jobs(lambda reply: send(reply, ()))
+
+    def receive(self, content: Any) -> None:
+        """Take in what the browser sent; what is no question is left alone."""
+        if not isinstance(content, dict):
+            return
+        if content.get("kind") == "cancel":
+            self._jobs.cancel(content.get("job"))
+        elif content.get("kind") == "ask":
+            number, name, args = content.get("id"), str(content.get("topic")), content.get("args") or {}
+            topic = self._topics.get(name)
+            if topic is not None and topic.runs_model:
+                self._jobs.submit(
+                    Job(number, name, args, name.replace("_", " "), lambda: self._answer(number, name, args))
+                )
+                return
+            try:
+                self._answer(number, name, args)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong is told in the view, in words
+                message = str(error) or type(error).__name__
+                self._send({"kind": "error", "id": number, "message": message}, ())
+
+    def _answer(self, number: Any, name: str, args: Mapping[str, Any]) -> None:
+        meta, buffers = self.ask(name, args)
+        self._send({"kind": "answer", "id": number, "meta": meta}, buffers)
+
+    def ask(self, name: str, args: Mapping[str, Any]) -> Answer:
+        """Return the answer to a question.
+
+        Raises:
+            LookupError: There is no such topic.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            raise LookupError(f"this view answers nothing about {name!r}.{suggest(name, self._topics)}")
+        return topic.answer(**args)
+
+    def for_page(self) -> Iterable[tuple[str, dict[str, Any], Answer]]:
+        """Yield topic, arguments and answer of all that a page without a kernel holds."""
+        for name, topic in self._topics.items():
+            for args in topic.for_page():
+                yield name, dict(args), topic.answer(**args)
+
+    def close(self) -> None:
+        """Stop what is being computed: nobody looks any more."""
+        self._jobs.close()

@@ -1,0 +1,116 @@
+"""The Runtime and its parts: the models that carry the code, so that a view costs a few hundred bytes."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import anywidget
+from traitlets import Dict, Unicode
+
+from attnwidgets._notebook import session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STATIC = Path(__file__).parents[2] / "static"
+
+
+@cache
+def bundle(name: str) -> str:
+    """Return a built script of `attnwidgets/static`.
+
+    Raises:
+        FileNotFoundError: The package was installed without it.
+    """
+    path = STATIC / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{name} is missing from attnwidgets/static: the installation is incomplete. "
+            "Install the package again, or build it with `make js` in a checkout."
+        )
+    return path.read_text(encoding="utf-8")
+
+
+class Runtime(anywidget.AnyWidget):
+    """Model-only widget whose module exports the renderers of every view."""
+
+    _esm = Unicode().tag(sync=True)
+
+    parts = Dict().tag(sync=True)
+
+    _current: ClassVar[dict[int, Runtime]] = {}
+
+    @classmethod
+    def get(cls, parts: Sequence[str] = ()) -> Runtime:
+        """Return this kernel's Runtime, made on first use and again after `Widget.close_all()`.
+
+        Args:
+            parts: Names of parts that it is to know (files in `js/src/parts`); those come to stay.
+        """
+        self = cls._current.get(session())
+        if self is None or self.comm is None:
+            self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"))
+        held = {name: f"anywidget:{Part.get(name, self).model_id}" for name in parts}
+        if not held.items() <= self.parts.items():
+            self.parts = self.parts | held
+        return self
+
+
+class Part(anywidget.AnyWidget):
+    """Model-only widget with the code of views that not every notebook needs: `js/src/parts`."""
+
+    _esm = Unicode().tag(sync=True)
+
+    _current: ClassVar[dict[tuple[int, str], Part]] = {}
+
+    @classmethod
+    def get(cls, name: str, runtime: Runtime) -> Part:
+        """Return this kernel's part of this name, made on first use and again after `Widget.close_all()`."""
+        held = cls._current.get((session(), name))
+        if held is None or held.comm is None:
+            code = f"export default{{initialize:()=>({{code:{bundle(f'{name}.js').strip()}}})}}"
+            held = cls._current[session(), name] = Part(_esm=code, layout=runtime.layout)
+        return held
+
+
+class SharedModel(anywidget.AnyWidget):
+    """A model without a view: shared by views, and closed with the last of them."""
+
+    _esm = Unicode("export default{}").tag(sync=True)
+
+    def __init__(self, **traits: object) -> None:
+        self._users: set[str] = set()
+        # Never drawn, so it needs no Layout of its own.
+        super().__init__(layout=Runtime.get().layout, **traits)
+
+    def open(self) -> None:
+        """Make the model known to the browser."""
+        super().open()
+        self._let_browser_choose_thread()
+
+    def _send(self, msg: dict[str, object], buffers: list[bytes] | None = None) -> None:
+        super()._send(msg, buffers)
+        self._let_browser_choose_thread()
+
+    def _let_browser_choose_thread(self) -> None:
+        # ipykernel 7.4 hands messages to the thread that wrote last: once a cell wrote, requests would wait
+        # for cells. Without this note they arrive where the browser sends them, beside a running cell.
+        if hasattr(self.comm, "_reply_subshell_id"):
+            delattr(self.comm, "_reply_subshell_id")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the browser may still know this model."""
+        return self.comm is not None
+
+    def acquire(self, holder: str) -> None:
+        """Keep this model open for a view."""
+        self._users.add(holder)
+
+    def release(self, holder: str) -> None:
+        """Give up one view's hold; the last one closes the model."""
+        self._users.discard(holder)
+        if not self._users:
+            self.close()

@@ -1,0 +1,425 @@
+"""The tile store: the numbers behind all views of one trace, sent as they are asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from traitlets import Bytes, Dict
+
+from attnwidgets._errors import suggest
+from attnwidgets._progress import Cancelled
+from attnwidgets.views.wire.eager import Pack
+from attnwidgets.views.wire.header import describe, looked_at
+from attnwidgets.views.wire.jobs import Job, Jobs
+from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
+from attnwidgets.views.wire.runtime import SharedModel
+from attnwidgets.views.wire.same import divides, in_unit, is_special, same, units_of
+from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.thumbnails import thumbnails
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from attnwidgets.views.menu import Entry
+
+    Answer = tuple[dict[str, Any], list[bytes]]
+
+
+LAYER_BYTES = 8_000_000
+"""Beyond it a message that answers for several heads of a layer takes no further one."""
+
+
+class TileStore(SharedModel):
+    """Holds explanations by method key, describes them in `header` and answers the views' requests.
+
+    Requests arrive on a subshell, beside a running cell: the handler only reads what was recorded or
+    computed, and takes a lock only to look up a source. What is yet to be computed becomes a job of the
+    main loop.
+    """
+
+    header = Dict().tag(sync=True, echo_update=False)
+    eager = Bytes(b"").tag(sync=True, echo_update=False)
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._sources: dict[str, Source] = {}
+        self._menu: dict[str, Entry] = {}
+        self._askable: dict[str, Entry] = {}
+        self._units: dict[str, frozenset[str]] = {}
+        self._holders: dict[str, set[str]] = {}
+        self._used: set[tuple[str, str]] = set()
+        self._first: tuple[int, int | str] = (0, "-")
+        self._all_heads = False
+        self._base: Pack | None = None
+        self._overview = False
+        super().__init__()
+        self._jobs = Jobs(self._reply)
+        self.on_msg(self._answer)
+
+    # -- what is in it -----------------------------------------------------------------------------
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return every source, in the order of registration."""
+        with self._lock:
+            return tuple(self._sources.values())
+
+    @property
+    def menu(self) -> dict[str, Entry]:
+        """What can be chosen, and what cannot, by key; a method that was made is no longer among it."""
+        with self._lock:
+            made = {source.method for source in self._sources.values()}
+            return {key: entry for key, entry in self._menu.items() if key not in made}
+
+    def register(
+        self,
+        explanations: Sequence[Any],
+        holder: str,
+        *,
+        units: Sequence[str] = (),
+        first: tuple[int | None, int | str | None] = (None, None),
+        all_heads: bool = False,
+        menu: Sequence[Entry] = (),
+        askable: Mapping[str, Entry] | None = None,
+        overview: bool = False,
+    ) -> list[str]:
+        """Make explanations known to the browser and return their method keys, then those of the menu.
+
+        An explanation that is here already (same method, options and numbers) keeps its key, so that
+        running a cell again adds nothing. Of a map that is computed on demand, the layer that the view opens
+        with is computed.
+
+        Args:
+            explanations: MixingMaps or Attributions.
+            holder: Token of the view that shows them.
+            units: Only these units; empty: every unit an explanation can be read in.
+            first: Layer and head a view opens with.
+            all_heads: It opens with every head of that layer.
+            menu: What the view can make when it is chosen.
+            askable: By name, methods among the explanations that can be asked about other targets.
+            overview: Whether the view opens with thumbnails of all heads.
+        """
+        keys: list[str] = []
+        before = self._contents()
+        self._all_heads |= all_heads
+        self._overview |= overview
+        for place, explanation in enumerate(explanations):
+            held = self._held(explanation)
+            found = explanation if held is None else held.explanation
+            if place == 0:
+                _open(found, first[0])
+            if held is not None:
+                key = held.method
+            else:
+                whole = (k for one, k in zip(explanations, keys, strict=False) if _says(one, explanation))
+                parent = next(whole, None)
+                key = by_layer(parent) if parent else self._new_key_of(found)
+            keys.append(key)
+            self._hold(key, holder)
+            entry = (askable or {}).get(method_of(key))
+            if entry is not None and not is_by_layer(key):
+                with self._lock:
+                    self._askable.setdefault(base_of(key), entry)
+            self._add(explanation if held is None else found, key, units)
+        for entry in menu:
+            key = self._key_of(entry)
+            if entry.takes_targets and not entry.refusal:
+                with self._lock:
+                    self._askable[key] = entry
+            names = [key, by_layer(key)] if "Attributions" in entry.method.returns else [key]
+            keys.extend(names)
+            for name in names:
+                self._hold(name, holder)
+            known = self._units.get(key, frozenset(units))
+            self._units[key] = known | frozenset(units) if known and units else frozenset()
+        if self._contents() != before:
+            self._base = None
+            self._first = looked_at(self.sources(), first)
+            self.announce()
+        return keys
+
+    def _contents(self) -> list[Any]:
+        return [
+            self._overview,
+            *self._sources,
+            *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
+            self._all_heads,
+        ]
+
+    def _hold(self, key: str, holder: str) -> None:
+        with self._lock:
+            self._holders.setdefault(key, set()).add(holder)
+
+    def _add(self, explanation: Any, key: str, units: Sequence[str] | frozenset[str]) -> None:
+        offered = units_of(explanation)
+        shown = [name for name in offered if divides(explanation, name)]
+        for unit in [name for name in offered if name in units] or shown[: 1 if units else None]:
+            asked = base_of(key) in self._askable
+            about = (s.explanation for s in self.sources() if by_layer(s.method) == key)
+            whole = next((one for one in about if _stream(one) == _stream(explanation)), None)
+            with self._lock:
+                source = Source(explanation, key, unit, targets=asked, whole=whole)
+                self._sources.setdefault(source.id, source)
+
+    def release(self, holder: str) -> None:
+        """Forget what only one view showed; the last view closes the store."""
+        with self._lock:
+            for key, holders in list(self._holders.items()):
+                holders.discard(holder)
+                if not holders:
+                    del self._holders[key]
+            # The browser keeps the old header until something new is registered: nothing points at these.
+            self._sources = {name: s for name, s in self._sources.items() if s.method in self._holders}
+            self._menu = {key: entry for key, entry in self._menu.items() if key in self._holders}
+            self._askable = {key: entry for key, entry in self._askable.items() if key in self._holders}
+        super().release(holder)
+        if not self.is_open:
+            self._jobs.close()
+
+    def _held(self, explanation: Any) -> Source | None:
+        """Return the source by which an explanation is known already: it may have more layers."""
+        for held in self.sources():
+            if method_of(held.method) != explanation.method or held.stream != _stream(explanation):
+                continue
+            found = in_unit(held.explanation, explanation.unit)
+            if same(held.explanation, explanation) or same(found, explanation):
+                return held
+        return None
+
+    def _key_of(self, entry: Entry) -> str:
+        """Return the key of an entry of the menu: what the method made of it will be known by."""
+        # A user may have registered another function by the same name.
+        known = (key for key, held in self._menu.items() if held.method.function is entry.method.function)
+        key = next(known, None) or self._new_key(entry.name, *entry.trace.streams)
+        with self._lock:
+            self._menu[key] = entry  # what failed may be chosen again
+        return key
+
+    def _new_key_of(self, explanation: Any) -> str:
+        return self._new_key(str(explanation.method), _stream(explanation), bare=not is_special(explanation))
+
+    def _new_key(self, name: str, *streams: str, bare: bool = True) -> str:
+        # A key never comes to mean other numbers: browsers keep tiles by it.
+        key, number = (name, 1) if bare else (f"{name}#2", 2)
+        while any((key, stream) in self._used for stream in streams):
+            number += 1
+            key = f"{name}#{number}"
+        self._used |= {(key, stream) for stream in streams}
+        return key
+
+    def announce(self) -> None:
+        """Tell the browser what there is; what was packed before is packed no more."""
+        sources, menu = self.sources(), self.menu
+        if not (self.is_open and sources):  # the views were closed while this was on its way
+            return
+        base = self._base
+        if base is None:
+            kept = [source for source in sources if not source.on_demand]
+            opens = Pack(kept, self._first, all_heads=self._all_heads, overview=self._overview)
+            base = self._base = opens
+        pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
+        with self.hold_sync():
+            self.eager = pack.data
+            self.header = describe(sources, pack, menu)
+
+    # -- the menu ----------------------------------------------------------------------------------
+
+    def make(self, key: str, layer: int | None = None) -> None:
+        """Make a method of the menu, with the layer looked at, and show it. Runs the model.
+
+        Args:
+            key: The method, and what it is to be about: see `attnwidgets.views.wire.keys`.
+            layer: The layer looked at.
+
+        Raises:
+            LookupError: There is no such entry, or no such target.
+            ValueError: The method cannot serve the trace; and whatever else it raises.
+        """
+        base, asked = base_of(key), asked_of(key)
+        with self._lock:
+            entry = self._askable.get(base) if asked else self._menu.get(key)
+        if entry is None:
+            raise LookupError(f"{key!r} is no longer offered; run the cell again.")
+        if any(source.method == key for source in self.sources()):
+            return
+        if entry.refusal:
+            raise ValueError(entry.refusal)
+        made = []
+        for explanation in entry.make(**asked):
+            held = self._held(explanation)
+            made.append(explanation if held is None else held.explanation)
+        _open(made[0], layer)
+        if base in self._holders:
+            for holder in self._holders[base] if asked else ():
+                self._hold(key, holder)
+                self._hold(by_layer(key), holder)
+            units = self._units.get(base, frozenset())
+            for explanation in made:
+                self._add(explanation, key, units)
+                layers = getattr(explanation, "map", None)
+                if layers is not None and by_layer(key) in self._holders:
+                    self._add(layers, by_layer(key), units)
+        self.announce()
+
+    def takes_targets(self, key: str) -> bool:
+        """Return whether a method can be asked about a target of the reader's."""
+        with self._lock:
+            return asked_about(key, None, None) in self._askable
+
+    def outcome(self, value: Any, name: str) -> tuple[int, str]:
+        """Return the index and the label of a class or token: what the model predicts, for None.
+
+        Raises:
+            ValueError, IndexError, TypeError: There is no such class or token; the message names the nearest.
+        """
+        with self._lock:
+            trace = next((entry.trace for entry in self._askable.values()), None)
+        if trace is not None:
+            from attnwidgets.explanations.targets import resolve_target
+
+            found = resolve_target(trace, value, method="Selection", name=name, logit=True)
+            return int(found.index or 0), found.label
+        items = (self.header.get("predictions") or {}).get("items", [])
+        for item in items:
+            if value in {None, item["id"], item["label"]}:
+                return int(item["id"]), str(item["label"])
+        labels = [str(item["label"]) for item in items]
+        listed = ", ".join(map(repr, labels)) or "of which there are none"
+        raise ValueError(
+            f"{name}={value!r} is none of the predictions, {listed}.{suggest(str(value), labels)}"
+        )
+
+    def _choose(self, request: dict[str, Any]) -> None:
+        key = request.get("source", "")
+        try:
+            self.make(key, request.get("layer"))
+        except Cancelled:
+            raise
+        except Exception as error:
+            with self._lock:
+                if key in self._menu:  # what it says of one target is not said of all
+                    self._menu[key] = dataclasses.replace(self._menu[key], refusal=_words(error))
+            self.announce()
+            raise
+        self._reply({"kind": "made", "id": request["id"], "source": key})
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def _reply(self, reply: dict[str, Any], buffers: Sequence[bytes] = ()) -> None:
+        if self.is_open:  # the views may have been closed while their request was on the way
+            self.send(reply, list(buffers))
+
+    def _answer(self, _: object, content: Any, __: object) -> None:
+        if not isinstance(content, dict) or "kind" not in content:
+            return
+        kind, number = content["kind"], content.get("id")
+        if kind == "cancel":
+            self._jobs.cancel(content.get("job"))
+        elif kind == "method":
+            entry = self._menu.get(base_of(content.get("source", "")))
+            text = "" if entry is None else entry.title
+            job = Job(number, "method", content.get("source"), text, lambda: self._choose(content))
+            self._jobs.submit(job)
+        elif (source := self._awaited(content)) is not None:
+            kind, layer = f"{source.method}/{source.stream}", content["layer"]
+            text = f"{source.title}, layer {layer}"
+            self._jobs.submit(Job(number, kind, layer, text, lambda: self._compute(content)))
+        else:
+            self._reply(*self.answer(content))
+
+    def _awaited(self, request: dict[str, Any]) -> Source | None:
+        """Return the source that must compute a layer before it can answer a request."""
+        source, layer = self._sources.get(request.get("source", "")), request.get("layer")
+        waits = source is not None and layer in source.layers and layer not in source.ready
+        return source if waits and request["kind"] in {"tile", "layer"} else None
+
+    def _compute(self, request: dict[str, Any]) -> None:
+        source = self._source(request.get("source", ""))
+        source.layer(request["layer"])
+        self._reply(*self.answer(request))
+        self.announce()
+
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """Return the Reply of wire.ts to a Request for numbers, and its buffers."""
+        kind, number = request["kind"], request.get("id")
+        if kind == "ping":
+            return {"kind": "pong", "id": number}, []
+        read = {"tile": _tile, "layer": _layer, "row": _row, "thumbs": _thumbs}.get(kind)
+        if read is None:
+            return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
+        try:
+            return read(self._source(request.get("source", "")), request)
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:
+            return {"kind": "error", "id": number, "message": _words(error)}, []
+
+    def _source(self, name: str) -> Source:
+        with self._lock:
+            source = self._sources.get(name)
+        if source is None:
+            raise LookupError(f"{name!r} is no longer shown; run the cell again.")
+        return source
+
+
+def _says(whole: Any, layers: Any) -> bool:
+    """Return whether a map is what attributions say of every layer."""
+    return whole is not layers and getattr(whole, "map", None) is layers
+
+
+def _stream(explanation: Any) -> str:
+    return getattr(explanation, "stream", "") or "self"
+
+
+def _words(error: BaseException) -> str:
+    # str() of a KeyError is its argument's repr.
+    return str(error.args[0] if isinstance(error, KeyError) and error.args else error) or type(error).__name__
+
+
+def _open(explanation: Any, layer: int | None) -> None:
+    """Compute the layer that a view opens with, of what is computed on demand: the nearest there is."""
+    if getattr(explanation, "on_demand", False):
+        wanted = explanation.layers[0] if layer is None else layer
+        explanation.layer(min(explanation.layers, key=lambda number: abs(number - wanted)))
+
+
+def _tile(source: Source, request: dict[str, Any]) -> Answer:
+    tile = source.tile(request["layer"], request["head"])
+    return {"kind": "tile", "id": request["id"], **tile.meta()}, [tile.data]
+
+
+def _layer(source: Source, request: dict[str, Any]) -> Answer:
+    tiles: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    parts: list[bytes] = []
+    length = 0
+    for head in request["heads"]:
+        if length >= LAYER_BYTES:  # the browser asks for the rest
+            break
+        try:
+            tile = source.tile(request["layer"], head)
+        except IndexError as error:
+            refused.append({"head": head, "message": str(error)})
+            continue
+        tiles.append({**tile.meta(), "offset": length, "length": len(tile.data)})
+        parts.append(tile.data)
+        length += len(tile.data)
+    place = {"source": source.id, "layer": request["layer"], "tiles": tiles, "refused": refused}
+    return {"kind": "layer", "id": request["id"], **place}, [b"".join(parts)]
+
+
+def _row(source: Source, request: dict[str, Any]) -> Answer:
+    if request["layer"] not in source.ready and request["layer"] in source.layers:
+        raise ValueError(f"layer {request['layer']} is not computed yet.")
+    values, row = source.matrix(request["layer"], request["head"]), int(request["row"])
+    if not 0 <= row < len(values):
+        raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
+    place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
+    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
+
+
+def _thumbs(source: Source, request: dict[str, Any]) -> Answer:
+    made = thumbnails(source)
+    if made is None:
+        raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
+    return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]

@@ -1,0 +1,242 @@
+/** Lines over layers, or over steps: a picture in SVG with an axis on each side, and a label at every line's end. */
+
+import type { Theme } from "../../context.ts";
+import { fill, flag, h, thinned } from "../../dom.ts";
+import { tickText } from "../../numbers.ts";
+import { textWidth } from "../map/labels.ts";
+import { svg } from "./svg.ts";
+
+/** Hues that colour-blind readers tell apart, with a contrast of 3 on the page; dashes tell the rest apart. */
+const HUES: Record<Theme, readonly string[]> = {
+  light: ["#0072b2", "#c54e00", "#00855f", "#b0508a", "#7a6000", "#555"],
+  dark: ["#5ab4ec", "#f29a4a", "#3fcfa4", "#e79fca", "#e8dc4a", "#c8c8c8"],
+};
+const DASHES = ["", "6 3", "2 3"];
+
+export interface Look {
+  stroke: string;
+  dash: string;
+}
+
+/** How the line of this number is drawn. */
+export function lookOf(line: number, theme: Theme): Look {
+  const hues = HUES[theme];
+  return {
+    stroke: hues[line % hues.length] as string,
+    dash: DASHES[Math.floor(line / hues.length) % DASHES.length] as string,
+  };
+}
+
+export interface Chart {
+  width: number;
+  height: number;
+  /** Where the axes begin and end. */
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+  low: number;
+  high: number;
+  /** px of a layer by its place among the layers, and of a value. */
+  x(place: number): number;
+  y(value: number): number;
+}
+
+/** Measures for lines that end `room` px before the right edge. */
+export function chartOf(width: number, room: number, count: number, low: number, high: number, height = 190): Chart {
+  const [left, top] = [46, 8];
+  const [right, bottom] = [Math.max(left + 20, width - room), height - 24];
+  const span = high - low || 1;
+  const step = (right - left - 16) / Math.max(1, count - 1);
+  return {
+    ...{ width, height, left, right, top, bottom, low, high },
+    x: (place) => (count > 1 ? left + 8 + place * step : (left + right) / 2),
+    y: (value) => bottom - ((value - low) / span) * (bottom - top),
+  };
+}
+
+/** px that a name below the axis has beside its neighbours. */
+const NAME_ROOM = 22;
+
+/** Both axes, with the names of the layers that fit; `places` say where they stand, by default one after the other. */
+export function drawAxes(chart: Chart, layers: readonly string[], places?: readonly number[]): SVGElement {
+  const { left, right, bottom, low, high } = chart;
+  const group = svg("g", { class: "aw-axes" });
+  for (const value of [low, (low + high) / 2, high]) {
+    const y = chart.y(value);
+    group.append(svg("line", { x1: left, x2: right, y1: y, y2: y }));
+    group.append(svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, tickText(value)));
+  }
+  if (low < 0 && high > 0) {
+    const y = chart.y(0);
+    group.append(svg("line", { class: "aw-zero", x1: left, x2: right, y1: y, y2: y }));
+  }
+  const step = layers.length > 1 ? chart.x(1) - chart.x(0) : right - left;
+  const shown = places
+    ? apart(
+        places.map((place) => chart.x(place)),
+        layers,
+      )
+    : thinned(layers.length, step, NAME_ROOM);
+  for (const i of shown) {
+    group.append(svg("text", { x: chart.x(places?.[i] ?? i), y: bottom + 15, "text-anchor": "middle" }, layers[i]));
+  }
+  return group;
+}
+
+/** Indices of names that do not stand over each other, the first ones first. */
+function apart(at: readonly number[], names: readonly string[]): number[] {
+  let last = -Infinity;
+  return [...at.keys()].filter((i) => {
+    const half = Math.max(NAME_ROOM, 7 * (names[i]?.length ?? 0)) / 2;
+    const fits = (at[i] ?? 0) - half >= last;
+    if (fits) last = (at[i] ?? 0) + half;
+    return fits;
+  });
+}
+
+/** Up to so many values each get a dot. */
+const DOTTED = 32;
+
+/**
+ * A line through what is a number, broken where there is none; a dot for every value while they are few. `places` say
+ * where the values stand; by default one after the other.
+ */
+export function drawLine(
+  chart: Chart,
+  values: readonly number[],
+  { stroke, dash }: Look,
+  places: readonly number[] = [...values.keys()],
+): SVGElement {
+  const group = svg("g");
+  const x = (i: number): number => chart.x(places[i] ?? i);
+  let path = "";
+  let pen = false;
+  values.forEach((value, i) => {
+    if (!Number.isFinite(value)) {
+      pen = false;
+      return;
+    }
+    path += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${chart.y(value).toFixed(1)}`;
+    pen = true;
+  });
+  group.append(svg("path", { d: path, fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+  if (values.length > DOTTED) return group;
+  values.forEach((value, i) => {
+    if (Number.isFinite(value)) group.append(svg("circle", { cx: x(i), cy: chart.y(value), r: 2.5, fill: stroke }));
+  });
+  return group;
+}
+
+/** The area between two lines, where both are numbers; a bar where a value stands alone. */
+export function drawBand(
+  chart: Chart,
+  low: readonly number[],
+  high: readonly number[],
+  colour: string,
+  places: readonly number[] = [...low.keys()],
+): SVGElement {
+  let path = "";
+  let run: number[] = [];
+  const end = (): void => {
+    const at = (i: number, values: readonly number[], side: number): string =>
+      `${(chart.x(places[i] ?? i) + (run.length > 1 ? 0 : side)).toFixed(1)} ${chart.y(values[i] as number).toFixed(1)}`;
+    if (run.length) {
+      const there = run.map((i) => at(i, high, -3));
+      const back = run.toReversed().map((i) => at(i, low, 3));
+      if (run.length === 1) there.push(at(run[0] as number, high, 3));
+      if (run.length === 1) back.push(at(run[0] as number, low, -3));
+      path += `M${[...there, ...back].join("L")}Z`;
+    }
+    run = [];
+  };
+  low.forEach((value, i) => {
+    if (Number.isFinite(value) && Number.isFinite(high[i])) run.push(i);
+    else end();
+  });
+  end();
+  return svg("path", { class: "aw-band", d: path, fill: colour });
+}
+
+/** A line's name and value at its end, and where that is. */
+export interface LineEnd {
+  name: string;
+  value: string;
+  look: Look;
+  /** px of the line's last point. */
+  x: number;
+  y: number;
+  title?: string;
+}
+
+/** px below which labels stand under the picture, not beside it. */
+const NARROW = 520;
+const LINE = 16;
+
+/** Whether labels stand beside the lines' ends in a figure of this width. */
+export const standBeside = (width: number): boolean => width >= NARROW;
+
+/** px that labels in `legend` need beside the lines; a little where they stand below. */
+export function labelRoom(width: number, texts: readonly string[], legend: Element): number {
+  if (!standBeside(width)) return 8;
+  // The shorthand is empty where figures are tabular.
+  const { fontSize, fontFamily } = getComputedStyle(legend);
+  const widest = Math.max(0, ...texts.map((text) => textWidth(text, `600 ${fontSize} ${fontFamily}`)));
+  return Math.min(280, Math.ceil(widest) + 56);
+}
+
+/** Write the lines' names into `legend`, at their ends and never over each other, or below; returns what leads there. */
+export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
+  const { width, right, top, bottom } = chart;
+  const beside = standBeside(width);
+  const wanted = ends.map(({ y }) => y);
+  const heights = spreadOut(wanted, LINE, top + 4, bottom);
+  flag(legend, "data-beside", beside);
+  fill(
+    legend,
+    ...ends.map(({ name, value, look, title = "" }, line) => {
+      const swatch = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
+      const { stroke, dash } = look;
+      swatch.append(svg("line", { x1: 0, x2: 18, y1: 4, y2: 4, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+      const item = h("li", h("span.profile-name", { title }, name), " ", h("b", value));
+      item.prepend(swatch);
+      if (beside) {
+        item.style.top = `${(heights[line] ?? 0) - LINE / 2}px`;
+        item.style.left = `${right + 10}px`;
+        item.style.maxWidth = `${width - right - 10}px`;
+      }
+      return item;
+    }),
+  );
+  if (!beside) return [];
+  return ends.map(({ x, y }, line) => {
+    const points = `${x + 4},${y} ${right},${heights[line]} ${right + 8},${heights[line]}`;
+    return svg("polyline", { class: "aw-leader", points, fill: "none" });
+  });
+}
+
+/** The place, of `count`, that the pointer is at; -1 outside of the axes. */
+export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
+  const box = picture.getBoundingClientRect();
+  const x = ((event.clientX - box.left) * chart.width) / box.width;
+  const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
+  const place = Math.round((x - chart.x(0)) / step);
+  return x < chart.left - 8 || x > chart.right + 8 ? -1 : Math.max(0, Math.min(count - 1, place));
+}
+
+/** Heights at which labels stand, `size` px apart, as near as can be to where they would like to stand. */
+export function spreadOut(wanted: readonly number[], size: number, top: number, bottom: number): number[] {
+  const order = [...wanted.keys()].sort((a, b) => (wanted[a] ?? 0) - (wanted[b] ?? 0));
+  const out = [...wanted];
+  let last = top - size;
+  for (const i of order) {
+    last = Math.max(last + size, wanted[i] ?? 0);
+    out[i] = last;
+  }
+  let next = Math.max(bottom, top + size * (wanted.length - 1)) + size;
+  for (const i of order.reverse()) {
+    next = Math.min(next - size, out[i] ?? 0);
+    out[i] = next;
+  }
+  return out;
+}

@@ -1,0 +1,96 @@
+/** One chip for each head: a click shows or hides it, a double click shows it alone, another one all again. */
+import { assign, dress, fill, flag, h, keyboard, on, put } from "../../dom.ts";
+
+export interface Chip {
+  name: string;
+  title: string;
+  /** Empty: heads have no colours of their own. */
+  colour: string;
+  ink: string;
+  on: boolean;
+  /** The head that linked views show. */
+  current: boolean;
+}
+
+export interface Chips {
+  element: HTMLElement;
+  show(chips: readonly Chip[]): void;
+}
+
+export interface ChipEvents {
+  toggle(place: number): void;
+  solo(place: number): void;
+  all(): void;
+  /** The pointer or the focus is on a chip; -1: on none. */
+  over(place: number): void;
+}
+
+export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
+  const list = h("span.chips", { role: "group", "aria-label": "heads" });
+  const all = h("button.button", { type: "button" }, "all");
+  const element = h("span.field.heads", "heads", list, all);
+  let buttons: HTMLButtonElement[] = [];
+  /** The one that Tab reaches. */
+  let reached = 0;
+  const placeOf = (event: Event): number => buttons.findIndex((button) => button.contains(event.target as Node));
+  const reach = (to: number): void => {
+    reached = Math.max(0, Math.min(buttons.length - 1, to));
+    buttons.forEach((button, i) => {
+      button.tabIndex = i === reached ? 0 : -1;
+    });
+  };
+  const step = (by: number) => (): void => {
+    reach(reached + by);
+    buttons[reached]?.focus();
+  };
+  const over = (event: Event): void => {
+    const at = placeOf(event);
+    if (at < 0) return;
+    if (event.type === "focusin") reach(at);
+    events.over(at);
+  };
+  on(list, signal, {
+    click(event) {
+      const at = placeOf(event);
+      if (at >= 0) events.toggle(at);
+    },
+    dblclick(event) {
+      const at = placeOf(event);
+      if (at >= 0) events.solo(at);
+    },
+    pointerover: over,
+    pointerleave: () => events.over(-1),
+    focusin: over,
+    focusout: () => events.over(-1),
+  });
+  keyboard(list, signal, {
+    ArrowLeft: step(-1),
+    ArrowRight: step(1),
+    ArrowUp: step(-1),
+    ArrowDown: step(1),
+    Home: step(-Infinity),
+    End: step(Infinity),
+    s: () => events.solo(reached),
+    a: () => events.all(),
+  });
+  on(all, signal, { click: () => events.all() });
+  return {
+    element,
+    show(chips) {
+      element.hidden = chips.length < 2;
+      if (buttons.length !== chips.length) {
+        buttons = chips.map(() => h("button.chip", { type: "button" }));
+        fill(list, ...buttons);
+        reach(reached);
+      }
+      chips.forEach(({ name, title, colour, ink, on: shown, current }, i) => {
+        const button = buttons[i] as HTMLButtonElement;
+        put(button, name);
+        assign(button, { title, ariaLabel: title, ariaPressed: String(shown) });
+        flag(button, "data-current", current);
+        dress(button, { "--aw-colour": colour || "var(--aw-accent)", "--aw-on": ink || "var(--aw-back)" });
+      });
+      all.disabled = chips.every((chip) => chip.on);
+    },
+  };
+}

@@ -1,0 +1,131 @@
+/** One side's tokens as a column of rows that scrolls; only the rows in view are nodes. */
+import { assign, dress, flag, h, on, put, shortLabel } from "../../dom.ts";
+import type { Axis } from "../../wire/wire.ts";
+import type { Side } from "./pairs.ts";
+
+/** Rows made beyond those in view, so that scrolling by a little makes none. */
+const MORE = 6;
+
+export interface Column {
+  element: HTMLElement;
+  /** Rows of an axis, `row` px each, in a column of `width` x `height` px; `off` has 0 for those set aside. */
+  layout(axis: Axis, row: number, width: number, height: number, off: Uint8Array): void;
+  /** px scrolled. */
+  top(): number;
+  scrollTo(top: number): void;
+  /** Bring a row into view. */
+  reveal(index: number): void;
+  /** First row in view, and the one after the last. */
+  range(): [number, number];
+  /** The rows looked at, pinned, and masked (from, to); -1: none. */
+  mark(looked: number, pinned: number, masked: readonly [number, number]): void;
+}
+
+export interface ColumnEvents {
+  hover(index: number): void;
+  pin(index: number): void;
+  scrolled(): void;
+}
+
+export function createColumn(side: Side, signal: AbortSignal, events: ColumnEvents): Column {
+  const [masked, pin, look] = [h("div.hv-masked"), h("div.hv-pin"), h("div.hv-look")];
+  const rows = h("div.hv-rows", masked, pin, look);
+  const element = h(`div.hv-column.hv-${side}`, { role: "group", "aria-label": side }, rows);
+  const spans: HTMLElement[] = [];
+  let shown: { axis: Axis; off: Uint8Array } | null = null;
+  let [row, height, count] = [20, 0, 0];
+  /** px scrolled: kept, for asking the page lays it out. */
+  let top = 0;
+  let drawn = "";
+
+  const range = (): [number, number] => [
+    Math.max(0, Math.floor(top / row)),
+    Math.min(count, Math.ceil((top + height) / row)),
+  ];
+  const write = (): void => {
+    if (!shown) return;
+    const [first, last] = range();
+    const from = Math.max(0, first - MORE);
+    const to = Math.min(count, last + MORE);
+    const name = `${from} ${to}`;
+    if (name === drawn) return;
+    drawn = name;
+    const { axis, off } = shown;
+    const { labels, special, segment, boundary } = axis;
+    while (spans.length < to - from) {
+      const span = h("div.hv-row");
+      spans.push(span);
+      rows.append(span);
+    }
+    spans.forEach((span, i) => {
+      const at = from + i;
+      span.hidden = at >= to;
+      if (span.hidden) return;
+      const label = labels[at] as string;
+      span.style.top = `${at * row}px`;
+      put(span, shortLabel(label, 48));
+      span.title = shortLabel(label, 400);
+      flag(span, "data-special", Boolean(special[at]));
+      flag(span, "data-off", !off[at]);
+      flag(span, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
+    });
+  };
+  const scrollTo = (to: number): void => {
+    const most = Math.max(0, row * count - height);
+    const now = Math.max(0, Math.min(most, Math.round(to)));
+    if (now === top) return;
+    top = now;
+    element.scrollTop = top;
+    write();
+  };
+  const band = (el: HTMLElement, from: number, to = from + 1): void => {
+    assign(el, { hidden: from < 0 || to <= from });
+    dress(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
+  };
+  const find = (event: MouseEvent): number => {
+    const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);
+    return at >= 0 && at < count ? at : -1;
+  };
+  on(element, signal, {
+    pointermove: (event) => events.hover(find(event)),
+    pointerleave: () => events.hover(-1),
+    click(event) {
+      const at = find(event);
+      if (at >= 0) events.pin(at);
+    },
+    scroll() {
+      top = element.scrollTop;
+      write();
+      events.scrolled();
+    },
+  });
+  return {
+    element,
+    layout(axis, rowHeight, width, tall, off) {
+      [row, height, count] = [rowHeight, tall, axis.labels.length];
+      shown = { axis, off };
+      drawn = "";
+      top = Math.min(top, Math.max(0, row * count - height));
+      element.style.width = `${width}px`;
+      element.style.height = `${tall}px`;
+      rows.style.height = `${row * count}px`;
+      if (row * count > tall) element.tabIndex = 0;
+      else element.removeAttribute("tabindex");
+      rows.style.setProperty("--aw-row", `${row}px`);
+      write();
+    },
+    top: () => top,
+    scrollTo,
+    reveal(index) {
+      if (index < 0) return;
+      if (index * row < top) scrollTo((index - 2) * row);
+      else if ((index + 1) * row > top + height) scrollTo((index + 3) * row - height);
+    },
+    range,
+    mark(looked, pinned, [from, to]) {
+      band(look, looked);
+      band(pin, pinned);
+      band(masked, from, to);
+    },
+  };
+}

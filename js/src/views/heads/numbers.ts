@@ -1,0 +1,143 @@
+/** The numbers of a picture of heads: matrices of the heads shown, and single tokens where there is too much for all. */
+
+import type { Tile, ViewContext } from "../../context.ts";
+import { filtered, filtersOf, leavesOut, trimmed } from "../../filters.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import type { HeadKey } from "../../wire/wire.ts";
+import { along, type Edges, limited, type Pairs, type Side, strongest, type Values } from "./pairs.ts";
+
+/** Values of a layer beyond which a token is asked for, and not all that there is. */
+const MOST_VALUES = 2 ** 25;
+
+export interface Token {
+  side: Side;
+  index: number;
+  /** A token of the other side that is looked at too; -1: none. */
+  other: number;
+}
+
+export interface HeadNumbers {
+  /** Read what is here of these heads, and ask for the rest. */
+  gather(heads: readonly HeadKey[], pairs: Pairs): void;
+  /** What was made is made anew. */
+  renew(): void;
+  /** By head what a token reads, or who reads it; exact where the kernel said so. */
+  valuesOf(side: Side, index: number): { values: Values; exact: boolean };
+  /** The strongest pairs of some queries. */
+  edges(first: number, last: number, budget: number): Edges;
+  /** The value of the strongest line. */
+  top(token: Token | null): number;
+  /** Whether there is nothing to draw, and why. */
+  missing(token: Token | null): boolean;
+  why(): string;
+  /** How many heads are here. */
+  count(): number;
+  /** Whether a token at a time is all that can be had. */
+  huge(): boolean;
+}
+
+export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: () => void): HeadNumbers {
+  const { tiles } = ctx;
+  let heads: readonly HeadKey[] = [];
+  let pairs: Pairs | undefined;
+  let here: (Tile | undefined)[] = [];
+  let isHuge = false;
+  let why = "";
+  let generation = 0;
+  let made = { name: "", values: [] as Values, exact: false };
+  let found: { name: string; edges: Edges } | null = null;
+  const answers = createAnswers(ctx, signal, () => {
+    generation += 1;
+    changed();
+  });
+
+  const told = (side: Side, index: number): Values | undefined => {
+    const { source, layer } = ctx.resolved();
+    const args = { source: source.id, layer, side, index };
+    const answer = answers.get<{ heads: HeadKey[] }>("token", args);
+    if (isHuge) why = answer ? "" : (answers.failure("token", args) ?? "loading …");
+    const bytes = answer?.buffers[0];
+    if (!answer || !bytes) return undefined;
+    const filters = filtersOf(ctx);
+    const count = bytes.byteLength / 4 / answer.meta.heads.length;
+    const { special } = ctx.axisOf(side === "query" ? source.key : source.query);
+    return heads.map((head) => {
+      const at = answer.meta.heads.indexOf(head) * count;
+      if (at < 0) return undefined;
+      const row = Float32Array.from({ length: count }, (_, i) => bytes.getFloat32(4 * (at + i), true));
+      const shown = leavesOut(filters) ? trimmed(row, special, filters, source.stochastic) : row;
+      return limited(shown, pairs as Pairs, side, index);
+    });
+  };
+
+  const valuesOf = (side: Side, index: number): typeof made => {
+    const name = `${generation} ${side} ${index}`;
+    if (made.name === name || !pairs) return made;
+    const all = pairs;
+    const pinned = ctx.cell("pinned")?.[side] === index && here.some(Boolean) && !leavesOut(filtersOf(ctx));
+    const exact = isHuge || pinned ? told(side, index) : undefined;
+    made = {
+      name,
+      values: exact ?? here.map((tile) => tile && along(tile, all, side, index)),
+      exact: exact !== undefined,
+    };
+    return made;
+  };
+
+  return {
+    gather(now, these) {
+      const { source, layer } = ctx.resolved();
+      const before = here;
+      if (String(heads) !== String(now) || pairs !== these) generation += 1;
+      heads = now;
+      pairs = these;
+      isHuge = pairs.rows * pairs.cols * heads.length > MOST_VALUES;
+      here = heads.map((head) => {
+        const tile = isHuge ? undefined : tiles.get(source.id, layer, head);
+        return tile && filtered(ctx, tile);
+      });
+      if (here.some((tile, i) => tile !== before[i])) generation += 1;
+      if (isHuge) return;
+      why = "";
+      const failure = (head?: HeadKey): string | undefined => tiles.failure(source.id, layer, head);
+      const absent = heads.filter((_, i) => !here[i]);
+      const waiting = absent.filter((head) => !failure(head));
+      const at = `layer ${ctx.layerName(layer)}`;
+      if (failure()) why = `${at}: ${failure()}`;
+      else if (waiting.length > 0) {
+        why = `loading ${at} …`;
+        tiles.requestHeads(source.id, layer, waiting);
+      } else if (absent.length > 0) {
+        const which = absent.length < heads.length ? `, head ${absent.map(ctx.headName).join(", ")}` : "";
+        why = `${at}${which}: ${failure(absent[0])}`;
+      }
+    },
+    renew() {
+      generation += 1;
+    },
+    valuesOf,
+    edges(first, last, budget) {
+      const name = [generation, first, last, budget].join();
+      if (found?.name !== name) found = { name, edges: strongest(here, pairs as Pairs, first, last, budget) };
+      return found.edges;
+    },
+    top(token) {
+      if (ctx.source().stochastic) return 1;
+      let top = Math.max(0, ...here.map((tile) => tile?.meta.scale ?? 0));
+      // Of a token whose numbers came alone, the largest of them.
+      if (isHuge && token) {
+        for (const one of valuesOf(token.side, token.index).values) {
+          for (const value of one ?? []) if (Math.abs(value) > top) top = Math.abs(value);
+        }
+      }
+      return top || 1;
+    },
+    missing(token) {
+      if (heads.length === 0) return false;
+      return isHuge ? token !== null && !valuesOf(token.side, token.index).exact : !here.some(Boolean);
+    },
+    why: () => why,
+    count: () => here.filter(Boolean).length,
+    huge: () => isHuge,
+  };
+}

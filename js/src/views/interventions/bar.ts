@@ -1,0 +1,112 @@
+/** The list of what is active, each with a cross; undo and clear all. */
+import type { ViewContext } from "../../context.ts";
+import { atEnd, fill, h, on, put } from "../../dom.ts";
+import { view } from "../frame.ts";
+import { release, specsOf, specWords } from "./list.ts";
+
+export interface Bar {
+  element: HTMLElement;
+  show(): void;
+}
+
+/** `empty` is said where nothing is active; "": the list is hidden then. */
+export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
+  const title = h("b.active-count");
+  const items = h("ol.active-list", { "aria-label": "active interventions" });
+  const undo = h("button.button", { type: "button", title: "Take the last one back" }, "undo");
+  const clear = h("button.button", { type: "button" }, "clear all");
+  const said = h("div.sr", { role: "status" });
+  const buttons = h("span.row", undo, clear);
+  const note = h("div.line");
+  const element = h("div.active-bar", title, items, buttons, note, said);
+  let drawn = "[]";
+  const refocus = (at: number): void => {
+    const crosses = items.querySelectorAll("button");
+    (crosses[Math.min(at, crosses.length - 1)] ?? undo).focus();
+  };
+  on(undo, signal, {
+    click: () => ctx.selection.set({ interventions: specsOf(ctx).slice(0, -1) }),
+  });
+  on(clear, signal, { click: () => ctx.selection.set({ interventions: [] }) });
+  on(items, signal, {
+    click({ target }) {
+      const at = [...items.children].findIndex((item) => item.lastElementChild?.contains(target as Node));
+      const spec = specsOf(ctx)[at];
+      if (!spec) return;
+      release(ctx, spec);
+      show();
+      if (specsOf(ctx).length > 0) refocus(at);
+    },
+  });
+  const show = (): void => {
+    const words = specsOf(ctx).map((spec) => specWords(ctx, spec));
+    const none = words.length === 0;
+    element.hidden = none && !empty;
+    buttons.hidden = items.hidden = title.hidden = none;
+    clear.hidden = words.length < 2;
+    put(note, none ? empty : "");
+    put(title, words.length > 2 ? `changed (${words.length}):` : "changed:");
+    const look = JSON.stringify(words);
+    if (look === drawn) return;
+    drawn = look;
+    fill(
+      items,
+      ...words.map((text) =>
+        h(
+          "li.active",
+          h("span", text),
+          h("button.active-cross", { type: "button", "aria-label": `take back: ${text}`, title: "Take back" }, "×"),
+        ),
+      ),
+    );
+    put(said, none ? "nothing is changed" : `changed: ${words.join("; ")}`);
+  };
+  return { element, show };
+}
+
+/** Top of what of an element's surroundings is in sight, in px of the window. */
+function edgeOf(el: Element): number {
+  for (let at: Element | null = el; at; ) {
+    const parent: Element | null = at.parentElement ?? (at.getRootNode() as ShadowRoot).host ?? null;
+    const scrolls = parent && parent.scrollHeight > parent.clientHeight + 1;
+    if (scrolls && /auto|scroll/.test(getComputedStyle(parent).overflowY)) {
+      return Math.max(0, parent.getBoundingClientRect().top);
+    }
+    at = parent;
+  }
+  return 0;
+}
+
+/** Keep an element in sight while any of `host` is. Notebooks scroll in boxes in boxes, where nothing sticks. */
+function keepInSight(el: HTMLElement, host: HTMLElement, signal: AbortSignal): void {
+  let shift = 0;
+  let frame = 0;
+  const move = (): void => {
+    frame = 0;
+    if (el.hidden) return;
+    const box = el.getBoundingClientRect();
+    const natural = box.top - shift;
+    const last = host.getBoundingClientRect().bottom - natural - box.height;
+    shift = Math.max(0, Math.min(edgeOf(host) - natural, last));
+    el.style.top = `${shift}px`;
+  };
+  const soon = (): void => {
+    frame ||= requestAnimationFrame(move);
+  };
+  document.addEventListener("scroll", soon, { capture: true, passive: true, signal });
+  atEnd(signal, () => cancelAnimationFrame(frame));
+}
+
+/** The list alone, hidden while nothing is active; it stays in sight. */
+export const renderActiveList = view((ctx, root, signal) => {
+  keepInSight(root, ctx.el, signal);
+  const bar = createBar(ctx, signal, "");
+  root.role = "region";
+  root.ariaLabel = "what is changed in the model";
+  root.classList.add("aw-interventions");
+  fill(root, bar.element);
+  return () => {
+    bar.show();
+    root.hidden = Boolean(bar.element.hidden);
+  };
+});

@@ -1,0 +1,175 @@
+/** What the model says before and after, side by side. */
+
+import type { ViewContext } from "../../context.ts";
+import { fill, flag, h, put, shortLabel } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import { type Answers, createAnswers } from "../../wire/answers.ts";
+import { createState } from "../features/looked.ts";
+import { only, view } from "../frame.ts";
+import { percent } from "../predicted/percent.ts";
+import { specsOf } from "./list.ts";
+
+/** The twin of `Intervening._changed` in attnwidgets/views/interventions/topics.py. */
+export interface Changed {
+  kind: "distribution" | "several" | "score" | "states" | "";
+  title: string;
+  count: number;
+  distance: number | null;
+  likeness: number | null;
+  rows: [id: number, label: string, before: number, after: number][];
+}
+
+export const NOT_HERE = /not in this file/;
+const FEW = 8;
+
+export interface Change {
+  element: HTMLElement;
+  /** Ask for what is active now, and show it. */
+  show(): void;
+}
+
+/** What is asked about the interventions that are active; the target stands there where it is not among the first. */
+function asked(ctx: ViewContext, answers: Answers): { args: Record<string, unknown>; found: Changed | null } {
+  const args = { interventions: specsOf(ctx) };
+  const found = answers.get<Changed>("changed", args)?.meta ?? null;
+  const target = ctx.selection.get("target");
+  if (!found || !target || found.count <= target.id || found.rows.some(([id]) => id === target.id)) {
+    return { args, found };
+  }
+  const more = { ...args, target: target.id };
+  return { args: more, found: answers.get<Changed>("changed", more)?.meta ?? found };
+}
+
+/** "the prediction changed by 0.034", of whatever the model says. */
+export function distanceWords(found: Changed): string {
+  const size = printed(found.distance ?? NaN, false);
+  if (found.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
+  if (found.kind === "score") return `the score changed by ${size}`;
+  return `the prediction changed by ${size}`;
+}
+
+const MEANT: Record<string, string> = {
+  distribution: "Total variation distance of before and after: NUMBER (0: the same, 1: nothing in common).",
+  several: "The largest change of a probability is NUMBER.",
+  score: "The score changed by NUMBER.",
+  states: "The model of this trace predicts nothing. Its last states moved by |Δh| / |h| = NUMBER.",
+};
+
+export function createChange(ctx: ViewContext, answers: Answers): Change {
+  const state = createState(() => answers);
+  const [best, distance, target] = [h("div"), h("div"), h("div")];
+  const told = h("div.change-words", { role: "status" }, best, target, distance);
+  const body = h("div.change-body");
+  const element = h("div.change", told, state.element, body);
+  let last: Changed | null = null;
+  let drawn = "";
+
+  const words = (found: Changed): void => {
+    const { rows, kind } = found;
+    const size = printed(found.distance ?? NaN, false);
+    const like =
+      found.likeness === null ? "" : ` The mean of its tokens has a cosine of ${digits(found.likeness)} with before.`;
+    put(distance, (MEANT[kind] ?? "This model says nothing that can be compared.").replace("NUMBER", size) + like);
+    const [was, is] = [2, 3].map((side) => largest(rows, side as 2 | 3));
+    const [own] = rows;
+    if (kind === "score" && own) put(best, `score: ${printed(own[2], false)} → ${printed(own[3], false)}`);
+    else if (!was || !is) put(best, "");
+    else if (was[0] === is[0]) put(best, `still ${name(was)}: ${percent(was[2])} → ${percent(was[3])}`);
+    else
+      put(
+        best,
+        `${name(was)} (${percent(was[2])}) is no longer the most probable: now ${name(is)} (${percent(is[3])})`,
+      );
+    flag(best, "data-turned", Boolean(was && is && was[0] !== is[0]));
+    const chosen = ctx.selection.get("target");
+    const row = rows.find(([id]) => id === chosen?.id);
+    put(target, row && row !== was ? `target ${name(row)}: ${percent(row[2])} → ${percent(row[3])}` : "");
+  };
+
+  const table = ({ rows, title, kind }: Changed): void => {
+    if (rows.length === 0 || kind === "score") {
+      fill(body);
+      return;
+    }
+    const [was, is] = [largest(rows, 2), largest(rows, 3)];
+    const chosen = ctx.selection.get("target");
+    const shown = rows.filter((row, i) => i < FEW || row === was || row === is || row[0] === chosen?.id);
+    const cells = shown.map((row) => {
+      const [id, label, before, after] = row;
+      const text = shortLabel(label, 40);
+      const bars = [before, after].map((value, i) => {
+        const bar = h("span");
+        bar.style.width = `${(100 * Math.max(0, Math.min(1, value))).toFixed(2)}%`;
+        return h(i ? "span.bar" : "span.bar.change-was", bar);
+      });
+      const marks = [
+        row === was && row !== is ? "was first" : "",
+        row === is ? "first" : "",
+        id === chosen?.id ? "target" : "",
+      ];
+      const mark = marks.filter(Boolean).join(", ");
+      return h(
+        "tr",
+        row === is && row !== was ? { "data-turned": "" } : {},
+        h("th", { scope: "row", title: text }, h("bdi", text), h("small", mark && ` ${mark}`)),
+        h("td", percent(before)),
+        h("td", h("div.change-bars", { "aria-hidden": "true" }, ...bars)),
+        h("td", percent(after)),
+      );
+    });
+    const heads = [title || "outcome", "before", "", "after"].map((text) =>
+      text ? h("th", { scope: "col" }, text) : h("td"),
+    );
+    fill(body, h("table.change-table", h("thead", h("tr", ...heads)), h("tbody", ...cells)));
+  };
+
+  return {
+    element,
+    show() {
+      element.hidden = specsOf(ctx).length === 0;
+      if (element.hidden) {
+        last = null;
+        state.told("changed");
+        return;
+      }
+      const { args, found } = asked(ctx, answers);
+      const why = answers.failure("changed", args) ?? "";
+      const words_ = NOT_HERE.test(why)
+        ? "What the model then says is not in this file: it needs a running kernel."
+        : why;
+      state.told("changed", words_);
+      if (found) last = found;
+      else if (why) last = null;
+      flag(element, "data-stale", !found && !why);
+      const look = JSON.stringify([last, ctx.selection.get("target")?.id]);
+      if (look === drawn) return;
+      drawn = look;
+      told.hidden = !last;
+      if (last) {
+        words(last);
+        table(last);
+      } else fill(body);
+    },
+  };
+}
+
+const name = ([, label]: Changed["rows"][0]): string => `\u2068${shortLabel(label, 30)}\u2069`;
+
+const largest = (rows: Changed["rows"], side: 2 | 3): Changed["rows"][0] | undefined =>
+  rows.reduce<Changed["rows"][0] | undefined>((most, row) => (most && most[side] >= row[side] ? most : row), undefined);
+
+/** A cosine near one, with the digits in which it differs from it. */
+const digits = (value: number): string =>
+  value > 0.999 && value < 1 ? `1 − ${printed(1 - value, false)}` : printed(value, false);
+
+/** Before and after alone, hidden while nothing is active. */
+export const renderChangedPrediction = view((ctx, root, signal) => {
+  const answers = createAnswers(ctx, signal, () => change.show());
+  const change = createChange(ctx, answers);
+  fill(root, change.element);
+  return (changed) => {
+    if (changed.has("interventions")) answers.retry("changed");
+    if (!only(changed, "hover", "pinned", "tiles", "layer", "head")) change.show();
+    root.hidden = Boolean(change.element.hidden);
+  };
+});

@@ -1,0 +1,88 @@
+/** The interventions that are active, as linked views share them: found, changed and said. */
+import type { ViewContext } from "../../context.ts";
+import { on, shortLabel } from "../../dom.ts";
+import type { HeadKey, Source, Spec } from "../../wire/wire.ts";
+import { headAddress } from "../steps.ts";
+
+export const KNOCKS = "k: knock the head out, or put it back";
+
+export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
+
+/** What an intervention changes; there is one for each place. */
+const placeOf = (spec: Spec): string =>
+  [spec.kind, spec.stream, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
+
+export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) === placeOf(other);
+
+/** Set an intervention in the place of the one that is there, or as the last. */
+export function pull(ctx: ViewContext, spec: Spec): void {
+  const specs = specsOf(ctx);
+  const at = specs.findIndex((one) => isSamePlace(one, spec));
+  ctx.selection.set({ interventions: at < 0 ? [...specs, spec] : specs.with(at, spec) });
+}
+
+/** Take one intervention back. */
+export function release(ctx: ViewContext, spec: Spec): void {
+  ctx.selection.set({ interventions: specsOf(ctx).filter((one) => !isSamePlace(one, spec)) });
+}
+
+/** The intervention that ablates a head, if one does. */
+export function ablated(ctx: ViewContext, stream: string, layer: number, head: HeadKey): Spec | undefined {
+  return specsOf(ctx).find(
+    (spec) => spec.kind === "ablate" && spec.stream === stream && spec.layer === layer && spec.head === head,
+  );
+}
+
+/** Knock a head out, or put it back. */
+export function knock(ctx: ViewContext, stream: string, layer: number, head: number, how: "zero" | "mean"): void {
+  const found = ablated(ctx, stream, layer, head);
+  if (found) release(ctx, found);
+  else pull(ctx, { kind: "ablate", stream, layer, head, how });
+}
+
+/** Where an intervention would be pulled: the stream, layer and head looked at; null where no head is. */
+export function headLookedAt(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
+  const at = ctx.resolved();
+  if (at.source.kind === "map" && at.source.heads) return at;
+  // Attributions have no heads: the selection still says where attention is looked at.
+  const source = ctx.header().sources.find(({ kind, heads }) => kind === "map" && heads);
+  if (!source?.heads) return null;
+  const [layer, head] = [ctx.selection.get("layer"), ctx.selection.get("head")];
+  return source.layers.includes(layer) && (typeof head !== "number" || source.heads.includes(head))
+    ? { source, layer, head }
+    : null;
+}
+
+/** A token of a stream by its name, where the view knows tokens, else by its number. */
+function tokenWords(ctx: ViewContext, stream: string, side: "query" | "key", at: number): string {
+  const { sources, axes } = ctx.header();
+  const maps = sources.filter((one) => one.stream === stream && one.kind === "map");
+  const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
+  const axis = source && axes[source[side]];
+  const label = axis?.labels[axis.spans ? axis.spans.findIndex((span) => span.includes(at)) : at];
+  return label === undefined ? `token ${at + ctx.options.indexBase}` : `\u2068“${shortLabel(label, 24)}”\u2069`;
+}
+
+/** "head 3.1 set to zero" */
+export function specWords(ctx: ViewContext, spec: Spec): string {
+  const among = new Set(ctx.header().sources.map(({ stream }) => stream));
+  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${among.size > 1 ? ` (${spec.stream})` : ""}`;
+  if (spec.kind === "ablate") return `${head} ${spec.how === "mean" ? "at its mean" : "knocked out"}`;
+  const row = `row of ${tokenWords(ctx, spec.stream, "query", spec.query)} in ${head}`;
+  if (spec.to === "uniform") return `${row} uniform`;
+  if (spec.to === "one_hot") return `${row} only on ${tokenWords(ctx, spec.stream, "key", spec.key ?? 0)}`;
+  return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of what is free`;
+}
+
+/** Have `k` do something in an element, unless what is focused takes letters or has done it. */
+export function onK(el: HTMLElement, signal: AbortSignal, act: () => void): void {
+  on(el, signal, {
+    keydown(event) {
+      const takesLetters = (event.target as Element).closest("input:not([type=range], [type=radio]), select, textarea");
+      if (event.key !== "k" || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.defaultPrevented || takesLetters) return;
+      event.preventDefault();
+      act();
+    },
+  });
+}

@@ -1,0 +1,281 @@
+/** One row of attention, to be made uniform, laid on one key, or moved by what is free. */
+
+import type { ViewContext } from "../../context.ts";
+import { atEnd, fill, h, on, put, quoted, shortLabel, watchWidth } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import type { Answers } from "../../wire/answers.ts";
+import type { SetRow } from "../../wire/wire.ts";
+import { createState, floatsOf } from "../features/looked.ts";
+import { createReadout } from "../frame.ts";
+import { createSegments } from "../segments.ts";
+import { headAddress } from "../steps.ts";
+import { type Changed, distanceWords, NOT_HERE } from "./change.ts";
+import { headLookedAt, isSamePlace, pull, release, specsOf } from "./list.ts";
+import { createStrips } from "./strips.ts";
+
+type Mode = "as" | SetRow["to"];
+
+/** Milliseconds for which the slider must rest. */
+const RESTS = 180;
+/** Less of a row than this does not move. */
+const NOTHING = 1e-9;
+
+interface Place {
+  stream: string;
+  layer: number;
+  head: number;
+  query: number;
+}
+
+export interface RowEditor {
+  element: HTMLElement;
+  show(): void;
+}
+
+/** `refusal`: why nothing can be changed. */
+export function createRowEditor(
+  ctx: ViewContext,
+  answers: Answers,
+  signal: AbortSignal,
+  refusal: () => string,
+): RowEditor {
+  const title = h("b");
+  const button = (text: string, label: string, by: number): HTMLElement => {
+    const made = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
+    on(made, signal, { click: () => move(by) });
+    return made;
+  };
+  const stepper = h("span.stepper", button("‹", "previous token", -1), button("›", "next token", 1));
+  const modes = createSegments<Mode>(
+    "attention row",
+    { as: "as it is", uniform: "uniform", one_hot: "only on", free: "free" },
+    signal,
+    () => set(modes.value()),
+  );
+  const onKey = modes.element.children[2]?.lastChild as Text;
+  const slider = h("input.range", {
+    type: "range",
+    min: "0",
+    max: "1",
+    step: "0.01",
+    "aria-label": "share of what is free",
+  });
+  const moved = h("output");
+  const free = h("div.row.row-free", h("label.field", "moved by", slider), moved);
+  const told = h("div.line", { role: "status" });
+  const state = createState(() => answers);
+  const strips = createStrips(
+    signal,
+    (key) => say(key),
+    (key) => pinKey(key),
+  );
+  const readout = createReadout();
+  const body = h("div", modes.element, free, told, strips.element, ...readout.elements);
+  const note = h("div.line");
+  const element = h("section.row-editor", h("div.row", title, stepper), note, body, state.element);
+  let width = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let [before, after]: [Float32Array, Float32Array] = [new Float32Array(), new Float32Array()];
+  let labels: string[] = [];
+  /** Where the slider is while it moves; null: where the shared list has it. */
+  let live: number | null = null;
+
+  const axes = () => {
+    const source = headLookedAt(ctx)?.source;
+    return source && { query: ctx.axisOf(source.query), key: ctx.axisOf(source.key), source };
+  };
+  /** The first token of what is pinned; -1: nothing is. */
+  const pinned = (side: "query" | "key"): number => {
+    const cell = ctx.selection.get("pinned");
+    const { sources, axes: all } = ctx.header();
+    const stream = headLookedAt(ctx)?.source.stream;
+    const source = sources.find((one) => one.unit === cell?.unit && one.stream === stream && one.kind === "map");
+    const at = cell?.[side] ?? -1;
+    const axis = source && all[source[side]];
+    if (!axis || at < 0) return -1;
+    return axis.spans ? (axis.spans[at]?.[0] ?? -1) : at < axis.labels.length ? at : -1;
+  };
+  const tokensOf = (side: "query" | "key"): number => {
+    const axis = axes()?.[side];
+    return axis?.spans ? 1 + Math.max(-1, ...axis.spans.flat()) : (axis?.labels.length ?? 0);
+  };
+  const place = (): Place | null => {
+    const at = headLookedAt(ctx);
+    if (!at || typeof at.head !== "number") return null;
+    const query = pinned("query");
+    const { source, layer, head } = at;
+    return { stream: source.stream, layer, head, query: query < 0 ? tokensOf("query") - 1 : query };
+  };
+  const current = (at: Place): SetRow | undefined =>
+    specsOf(ctx).find((spec) => isSamePlace(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;
+  const strongest = (): number => before.reduce((best, value, i) => (value > (before[best] as number) ? i : best), 0);
+  const keyOf = (): number => (pinned("key") < 0 ? strongest() : pinned("key"));
+
+  /** Pin a query and a key by their tokens, in whatever unit the views have. */
+  const pinTokens = (query: number, key: number): void => {
+    const stream = headLookedAt(ctx)?.source.stream;
+    const maps = ctx.header().sources.filter((one) => one.stream === stream && one.kind === "map");
+    const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
+    if (!source) return;
+    const at = (side: "query" | "key", token: number): number => {
+      const { spans } = ctx.axisOf(source[side]);
+      return spans ? spans.findIndex((span) => span.includes(token)) : token;
+    };
+    ctx.selection.set({ pinned: { unit: source.unit, query: at("query", query), key: key < 0 ? -1 : at("key", key) } });
+  };
+  const move = (by: number): void => {
+    const at = place();
+    if (at) pinTokens(Math.max(0, Math.min(tokensOf("query") - 1, at.query + by)), pinned("key"));
+  };
+  const pinKey = (key: number): void => {
+    const at = place();
+    if (!at) return;
+    pinTokens(at.query, key);
+    if (current(at)?.to === "one_hot") pull(ctx, { kind: "row", ...at, to: "one_hot", key });
+  };
+
+  const set = (to: Mode): void => {
+    const at = place();
+    if (!at) return;
+    const spec = current(at);
+    live = null;
+    if (to === "one_hot") pull(ctx, { kind: "row", ...at, to, key: keyOf() });
+    else if (to === "free") pull(ctx, { kind: "row", ...at, to, amount: 1 });
+    else if (to === "uniform") pull(ctx, { kind: "row", ...at, to });
+    else if (spec) release(ctx, spec);
+    show();
+  };
+  on(slider, signal, {
+    input() {
+      live = slider.valueAsNumber;
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        const at = place();
+        const amount = live;
+        live = null;
+        if (at && amount !== null) pull(ctx, { kind: "row", ...at, to: "free", amount });
+      }, RESTS);
+      show();
+    },
+  });
+  atEnd(signal, () => clearTimeout(timer));
+
+  const say = (key: number): void => {
+    const label = labels[key];
+    const text =
+      label === undefined
+        ? ""
+        : `${quoted(labels, key, ctx.options.indexBase)}: ${share(before[key])} → ${share(after[key])}`;
+    readout.show(text, element.contains(document.activeElement));
+  };
+
+  /** What the row becomes. */
+  const edited = (spec: SetRow | undefined, at: Place): Float32Array => {
+    if (!spec) return before;
+    if (spec.to === "uniform") {
+      const readable = before.reduce((sum, value) => sum + Number(value > 0), 0);
+      return before.map((value) => (value > 0 ? 1 / readable : 0));
+    }
+    if (spec.to === "one_hot") {
+      const key = spec.key ?? 0;
+      return before[key] ? before.map((_, i) => Number(i === key)) : before;
+    }
+    const row = freed(at);
+    const amount = live ?? spec.amount ?? 1;
+    return row ? before.map((value, i) => value + amount * ((row.row[i] as number) - value)) : before;
+  };
+  const freed = (at: Place): { row: Float32Array; movable: number } | undefined => {
+    const answer = answers.get<{ movable: number }>("free_row", { ...at });
+    return answer && { row: Float32Array.from(floatsOf(answer.buffers[0] as DataView)), movable: answer.meta.movable };
+  };
+
+  const show = (): void => {
+    const at = place();
+    const looked = headLookedAt(ctx);
+    const why = refusal();
+    body.hidden = !at || Boolean(why);
+    stepper.hidden = body.hidden;
+    const name = at ? `head ${headAddress(ctx, at.layer, at.head)}` : "one head";
+    put(title, `attention row in ${name}`);
+    put(
+      note,
+      why
+        ? ""
+        : at
+          ? ""
+          : looked
+            ? "Choose one head: several are looked at together."
+            : "Nothing shown here has heads.",
+    );
+    if (!at || why) {
+      state.told("own_row");
+      return;
+    }
+    const spec = current(at);
+    const own = answers.get<{ query: string; keys: string[] }>("own_row", { ...at });
+    const missing = answers.failure("own_row", { ...at });
+    body.hidden = !own;
+    if (!own) {
+      state.told(
+        "own_row",
+        NOT_HERE.test(missing ?? "")
+          ? `The row of this token is not in this file: it needs a running kernel.`
+          : missing,
+      );
+      return;
+    }
+    labels = own.meta.keys;
+    before = Float32Array.from(floatsOf(own.buffers[0] as DataView));
+    put(title, `attention row of \u2068“${shortLabel(own.meta.query, 24)}”\u2069 in ${name}`);
+    modes.choose(spec?.to ?? "as");
+    const key = spec?.to === "one_hot" ? (spec.key ?? 0) : keyOf();
+    onKey.data = `only on ${quoted(labels, key, ctx.options.indexBase)}`;
+    after = edited(spec, at);
+    free.hidden = spec?.to !== "free";
+    if (live === null) slider.value = String(spec?.amount ?? 1);
+    if (width > 0) strips.draw(labels, before, after, key, width);
+    told.textContent = "";
+    if (spec?.to === "free") tellFree(at);
+    else {
+      state.told("own_row");
+      if (spec?.to === "one_hot" && !before[key]) put(told, "This token may not read that key: its row stays.");
+    }
+    say(-1);
+  };
+
+  const tellFree = (at: Place): void => {
+    const row = freed(at);
+    const why = answers.failure("free_row", { ...at });
+    state.told(
+      "free_row",
+      NOT_HERE.test(why ?? "") ? "What is free of this row is not in this file: it needs a running kernel." : why,
+    );
+    slider.disabled = !row || row.movable < NOTHING;
+    put(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of what is free` : "");
+    slider.ariaValueText = moved.textContent;
+    if (!row) return;
+    if (row.movable < NOTHING) {
+      put(told, "Nothing of this row is free: with so few keys, every other row makes the head return something else.");
+      return;
+    }
+    const specs = specsOf(ctx);
+    const answer = live === null ? answers.get<Changed>("changed", { interventions: specs })?.meta : undefined;
+    const size = `moved ${printed(slider.valueAsNumber * row.movable, false)} of the row`;
+    const others = specs.length > 1 ? "with everything that is active, " : "";
+    put(told, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
+    if (!answer && live === null && answers.failure("changed", { interventions: specs })) put(told, size);
+  };
+
+  watchWidth(
+    element,
+    (now) => {
+      width = now;
+      show();
+    },
+    signal,
+  );
+  fill(readout.elements[0] as HTMLElement);
+  return { element, show };
+}
+
+const share = (value: number | undefined): string => printed(value ?? 0, true);

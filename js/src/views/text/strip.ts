@@ -1,0 +1,97 @@
+/** One text on the page that can be hovered, chosen from and walked through by keys. */
+import type { ViewContext } from "../../context.ts";
+import { flag, h, keyboard, on } from "../../dom.ts";
+import type { Axis } from "../../wire/wire.ts";
+import { navigation, plural } from "../steps.ts";
+import { step } from "./reading.ts";
+import { buildTokens } from "./tokens.ts";
+import { createUnderlay, type Underlay } from "./underlay.ts";
+
+export interface Strip {
+  box: HTMLElement;
+  underlay: Underlay;
+  /** Give one token a class and, for the query, tell screen readers; -1: none. */
+  mark(name: "aw-query" | "aw-key", index: number): void;
+  /** Bring an element into sight; `chosen` also gives it the focus. */
+  reach(index: number, chosen: boolean): void;
+}
+
+export interface StripEvents {
+  /** The element under the pointer or the keyboard focus; -1: none. */
+  hover(index: number): void;
+  pin(index: number): void;
+}
+
+/** A strip for an axis; `caption` stands above it where there is more than one. */
+export function createStrip(
+  ctx: ViewContext,
+  axis: Axis,
+  caption: string,
+  marks: ReadonlySet<number>,
+  events: StripEvents,
+  signal: AbortSignal,
+  breaks: ReadonlySet<number> = new Set(),
+): Strip {
+  const name = `${caption || "text"}, ${axis.labels.length} ${plural(axis.unit)}`;
+  const { list, spans, chunks, rtl, spaced } = buildTokens(axis, name, marks, breaks);
+  const layer = h("div.underlay", { "aria-hidden": "true" });
+  const box = h("div.strip", layer, ...(caption ? [h("div.strip-name", caption)] : []), list);
+  flag(box, "data-spaced", spaced);
+  let active = 0;
+  const marked: Record<string, HTMLElement | undefined> = {};
+
+  const indexOf = (event: Event): number => {
+    const token = (event.target as Element).closest<HTMLElement>(".aw-tok");
+    return token ? Number(token.dataset.i) : -1;
+  };
+  /** One token of a list is reached by Tab; the arrows carry that place along. */
+  const move = (index: number): HTMLElement | undefined => {
+    const [old, next] = [spans[active], spans[index]];
+    if (!old || !next) return undefined;
+    old.tabIndex = -1;
+    next.tabIndex = 0;
+    active = index;
+    return next;
+  };
+
+  on(list, signal, {
+    pointerover: (event) => events.hover(indexOf(event)),
+    pointerleave: () => events.hover(-1),
+    focusout: () => events.hover(-1),
+    click(event) {
+      // A click that ends a text selection is not meant for the token under it.
+      const selected = getSelection();
+      if (selected && !selected.isCollapsed && list.contains(selected.anchorNode)) return;
+      const index = indexOf(event);
+      if (move(index)) events.pin(index);
+    },
+    focusin(event) {
+      const index = indexOf(event);
+      if (move(index)?.matches(":focus-visible")) events.hover(index);
+    },
+  });
+  const along = (key: string) => (): void => move(step(key, active, spans.length, rtl) ?? active)?.focus();
+  const pin = (): void => events.pin(active);
+  const keys = ["ArrowLeft", "ArrowRight", "Home", "End"].map((key) => [key, along(key)]);
+  const words = "← →: token · ↑ ↓: layer · Enter: pin · Escape: unpin";
+  keyboard(list, signal, { ...navigation(ctx), ...Object.fromEntries(keys), Enter: pin, " ": pin }, words);
+
+  return {
+    box,
+    underlay: createUnderlay(box, layer, chunks, signal),
+    reach(index, chosen) {
+      if (chosen) move(index)?.focus();
+      else spans[index]?.scrollIntoView({ block: "nearest" });
+    },
+    mark(kind, index) {
+      const [old, now] = [marked[kind], spans[index]];
+      if (old === now) return;
+      marked[kind] = now;
+      old?.classList.remove(kind);
+      now?.classList.add(kind);
+      if (kind !== "aw-query") return;
+      if (old) old.ariaSelected = "false";
+      if (now) now.ariaSelected = "true";
+    },
+  };
+}

@@ -1,0 +1,78 @@
+/**
+ * Colours behind running text. The page's own background is the zero of the map and one hue grows over it; signed
+ * values have two, those of the heatmaps. Every shade lies between the background and a fixed end, chosen so that the
+ * theme's ink stays readable on all of them (WCAG contrast >= 4.5, held by a test).
+ */
+
+import { heatMap, type Mode, mapTable, place, type Rgb } from "../../colour.ts";
+import type { Theme } from "../../context.ts";
+
+/** Text colour over the strip. Fixed per theme: recolouring never touches the text nodes. */
+export const INK: Record<Theme, Rgb> = { light: [27, 27, 27], dark: [242, 242, 242] };
+
+/** The end of the map for weights, which have no sign: of the palettes of heatmaps that differ, and of any other. */
+const WEIGHT: Record<string, Record<Theme, Rgb>> = {
+  cividis: { light: [104, 152, 232], dark: [40, 92, 160] },
+  greys: { light: [150, 150, 150], dark: [92, 92, 92] },
+};
+const ORANGE: Record<Theme, Rgb> = { light: [240, 138, 36], dark: [150, 88, 12] };
+
+/** How far from its middle the diverging map is used: farther out the ink could not be read. */
+const REACH: Record<Theme, number> = { light: 0.3, dark: 0.25 };
+
+/** The colour of the largest value; signed values take the hues of the heatmaps, negative and positive. */
+export function end(theme: Theme, sign: number, palette = ""): Rgb {
+  if (!sign) return (WEIGHT[palette] ?? ORANGE)[theme];
+  const at = 3 * Math.round(255 * (0.5 + Math.sign(sign) * REACH[theme]));
+  const [r = 0, g = 0, b = 0] = mapTable(heatMap(true, theme, palette)).subarray(at, at + 3);
+  return [r, g, b];
+}
+
+/** Share of the hue shown for a value of `t` in [-1, 1]; steeper near zero so that small weights can be seen. */
+export function opacity(t: number): number {
+  return Math.min(1, Math.abs(t)) ** 0.8;
+}
+
+/**
+ * CSS colour of value `t` in [-1, 1] (the value divided by the top of the scale); "" where nothing is drawn. What is no
+ * number is no zero.
+ */
+export function shade(t: number, theme: Theme, signed: boolean, palette = "", scale: Mode = "linear"): string {
+  if (Number.isNaN(t)) return "rgb(128 128 128 / 0.2)";
+  const alpha = opacity(place(Math.abs(t), [0, 1], scale));
+  if (alpha < 0.004) return "";
+  const [r, g, b] = end(theme, signed ? t : 0, palette);
+  return `rgb(${r} ${g} ${b} / ${alpha.toFixed(3)})`;
+}
+
+type Look = readonly [theme: Theme, signed: boolean, palette?: string, scale?: Mode];
+
+const MADE = new Map<string, Map<number, string>>();
+
+/** The same from a table that is kept, for thousands of values. */
+export function shades(...look: Look): (t: number) => string {
+  const name = look.join();
+  const made = MADE.get(name) ?? new Map<number, string>();
+  MADE.set(name, made);
+  return (t) => {
+    const level = Math.round(Math.max(-1, Math.min(1, t)) * LEVELS);
+    let css = made.get(level);
+    if (css === undefined) {
+      css = shade(level / LEVELS, ...look);
+      made.set(level, css);
+    }
+    return css;
+  };
+}
+
+const LEVELS = 1000;
+
+/** CSS gradient for the legend, from the bottom of the scale to its top. */
+export function gradient(...look: Look): string {
+  const stops: string[] = [];
+  for (let i = 0; i <= 8; i += 1) {
+    const t = look[1] ? i / 4 - 1 : i / 8;
+    stops.push(shade(t, ...look) || "transparent");
+  }
+  return `linear-gradient(90deg, ${stops.join(", ")})`;
+}

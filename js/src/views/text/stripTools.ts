@@ -1,0 +1,144 @@
+/** Below a strip: how dense it is, where its colour lies, and a field that finds a piece of its text. */
+import type { ViewContext } from "../../context.ts";
+import { fill, flag, h, keyboard, on, put } from "../../dom.ts";
+import type { TokenStripOptions } from "../../wire/wire.ts";
+import { only, view } from "../frame.ts";
+import { plural } from "../steps.ts";
+import { findHits, type Hit } from "./find.ts";
+
+/** What the tools do to the strip that holds them; the context that they are given carries it. */
+export interface StripHost {
+  readonly view: HTMLElement;
+  readonly texts: HTMLElement;
+  labels(): readonly string[];
+  /** Colour below the text; the width of a line around an element. */
+  paint(line: boolean, edge: ((index: number) => number) | undefined): void;
+  /** Bring an element into sight; `chosen` also gives it the focus. */
+  reach(index: number, chosen: boolean): void;
+  /** What else is said of an element. */
+  note(index: number): string;
+}
+
+export const renderStripTools = view((ctx, root, signal) => {
+  const { strip } = ctx as ViewContext & { strip: StripHost };
+  const covered = new Map<number, number>();
+  let hits: Hit[] = [];
+  let now = 0;
+  let text = "";
+
+  const toggle = (name: string, title: string, changed: (pressed: boolean) => void): HTMLElement => {
+    const button = h("button.button", { type: "button", "aria-pressed": "false", title }, name);
+    on(button, signal, {
+      click() {
+        button.ariaPressed = String(button.ariaPressed !== "true");
+        changed(button.ariaPressed === "true");
+      },
+    });
+    return button;
+  };
+  const compact = toggle("compact", "Smaller type and narrower lines", (pressed) =>
+    flag(strip.texts, "data-compact", pressed),
+  );
+  const underline = toggle("underline", "Colour below the text instead of behind it", () => paint());
+  const field = h("input.button", {
+    type: "search",
+    placeholder: "find",
+    "aria-label": "find in the text",
+    title: "Press / to come here, Enter for the next place, Shift+Enter for the one before, Escape to go there.",
+  });
+  const count = h("output");
+  const less = h("button.button.icon", { type: "button", "aria-label": "previous place" }, "‹");
+  const more = h("button.button.icon", { type: "button", "aria-label": "next place" }, "›");
+  const find = h("span.field.find", field, count, less, more);
+  const ranked = h("span.note");
+  fill(root, compact, underline, find, ranked);
+
+  const { ranks } = ctx.options as TokenStripOptions;
+  const hasRanks = (): boolean => ranks?.unit === ctx.source().unit;
+  const choices = (): string => `${ranks?.versions} defensible choice${ranks?.versions === 1 ? "" : "s"}`;
+  const rank = (i: number): string => {
+    const [low, high] = [ranks?.low[i], ranks?.high[i]];
+    return `rank ${low === high ? low : `${low} to ${high}`} over ${choices()}`;
+  };
+  strip.note = (i) => (hasRanks() ? ` · ${rank(i)}` : "");
+  /** Hatch what does not keep its place; the strip's elements are made after these tools. */
+  const hatch = (): void => {
+    if (!ranks) return;
+    const here = hasRanks();
+    for (const el of strip.texts.querySelectorAll<HTMLElement>(".aw-tok")) {
+      const i = Number(el.dataset.i);
+      flag(el, "data-unsettled", here && Boolean(ranks.unsettled[i]));
+      if (here && ranks.unsettled[i]) el.title = rank(i);
+      else if (el.title.startsWith("rank ")) el.removeAttribute("title");
+    }
+    const count = ranks.unsettled.filter(Boolean).length;
+    const of = `${count} of ${ranks.unsettled.length} ${plural(ranks.unit)}`;
+    const words = count
+      ? `hatched: the ranking of ${of} does not survive`
+      : `the ranking of all ${plural(ranks.unit)} survives`;
+    put(ranked, here ? `${words} ${choices()}` : `ranks are known of ${plural(ranks.unit)}`);
+  };
+
+  const paint = (): void => {
+    const edge = (index: number): number => covered.get(index) ?? 0;
+    strip.paint(underline.ariaPressed === "true", covered.size > 0 ? edge : undefined);
+  };
+
+  const mark = (): void => {
+    covered.clear();
+    hits.forEach(([from, to], i) => {
+      for (let k = from; k <= to; k += 1) if (covered.get(k) !== 2) covered.set(k, i === now ? 2 : 1);
+    });
+    const found = hits.length > 0 ? `${now + 1} of ${hits.length}` : "not found";
+    put(count, field.value.trim() ? found : "");
+    for (const button of [less, more]) button.disabled = hits.length < 2;
+    flag(find, "data-idle", !field.value);
+    paint();
+  };
+  const search = (): void => {
+    now = 0;
+    hits = findHits(strip.labels(), field.value);
+    mark();
+  };
+  const go = (by: number): void => {
+    if (hits.length === 0) return;
+    now = (now + by + hits.length) % hits.length;
+    mark();
+    strip.reach((hits[now] as Hit)[0], false);
+  };
+  on(field, signal, {
+    input() {
+      search();
+      if (hits[0]) strip.reach(hits[0][0], false);
+    },
+  });
+  on(less, signal, { click: () => go(-1) });
+  on(more, signal, { click: () => go(1) });
+  keyboard(field, signal, {
+    Enter: () => go(1),
+    "Shift+Enter": () => go(-1),
+    Escape() {
+      const hit = hits[now];
+      if (hit) strip.reach(hit[0], true);
+      else {
+        field.value = "";
+        search();
+      }
+    },
+  });
+  on(strip.view, signal, {
+    keydown(event) {
+      if (event.key !== "/" || (event.target as Element).closest("input[type=search]")) return;
+      event.preventDefault();
+      field.focus();
+    },
+  });
+  flag(find, "data-idle", true);
+  return (changed) => {
+    if (ranks && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
+    if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stream", "header"].includes(what))) return;
+    const other = strip.labels().join();
+    if (text !== other && field.value) search();
+    text = other;
+  };
+});

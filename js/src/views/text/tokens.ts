@@ -1,0 +1,132 @@
+/** The text of an axis as real, selectable spans: gaps, visible whitespace, specials, pairs and what was generated. */
+
+import { h, safeText } from "../../dom.ts";
+import type { Axis } from "../../wire/wire.ts";
+import { carriesSpaces, continues } from "./reading.ts";
+import { CHUNK, type Chunk } from "./underlay.ts";
+
+/** Signs that tokenizers' display strings use for whitespace, and the character each stands for. */
+const SIGNS: Record<string, string> = { "␣": " ", "▁": " ", "⏎": "\n", "↵": "\n", "⇥": "\t" };
+const WHITE = /([ \t\n\r\u00a0␣▁⏎↵⇥]+)/u;
+/** Longer elements may break within themselves. */
+const WHOLE_UP_TO = 24;
+
+export interface TokenList {
+  list: HTMLElement;
+  spans: HTMLElement[];
+  chunks: Chunk[];
+  rtl: boolean;
+  /** Whether the strip sets gaps between elements, because labels do not carry their spaces. */
+  spaced: boolean;
+}
+
+/** "rtl" when most letters outside special tokens belong to right-to-left scripts. */
+export function isRightToLeft(axis: Axis): boolean {
+  let [right, left] = [0, 0];
+  axis.labels.forEach((label, i) => {
+    if (axis.special[i]) return;
+    right += label.match(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/gu)?.length ?? 0;
+    left += label.match(/\p{L}/gu)?.length ?? 0;
+  });
+  return right * 2 > left;
+}
+
+/** A label in parts: text, or a run of whitespace that is to be made visible. */
+export function parts(label: string): { text: string; white: boolean }[] {
+  const split = label.split(WHITE);
+  return split.map((text, i) => ({ text, white: i % 2 === 1 })).filter((part) => part.text !== "");
+}
+
+/** Whitespace with the faint sign CSS draws over it; the character itself stays, for copying. */
+function whitespace(signs: string): HTMLElement {
+  const real = [...signs].map((sign) => SIGNS[sign] ?? sign).join("");
+  const glyph = h("span.white");
+  glyph.dataset.sign = signs.length > 1 ? "" : /[\n\r]/.test(real) ? "↵" : real === "\t" ? "⇥" : "·";
+  glyph.textContent = real;
+  return glyph;
+}
+
+/** Write a label into an element, with its whitespace visible. */
+export function spell(span: HTMLElement, label: string): void {
+  if (label === "") span.append(h("span.white", { "data-sign": "∅" }));
+  const found = parts(label);
+  found.forEach(({ text, white }, i) => {
+    // Spaces between the words of a sentence are ordinary; those at the edges belong to the token.
+    const ordinary = !white || (text === " " && i > 0 && i < found.length - 1);
+    if (ordinary) span.append(safeText(text));
+    // Long runs get one box of dots: a token of a thousand spaces must not make a thousand nodes.
+    else if (text.length > 3) span.append(whitespace(text));
+    else span.append(...[...text].map((sign) => whitespace(sign)));
+  });
+}
+
+/**
+ * Build the list of an axis. `name` is its accessible name; `marks` are outlined elements, `breaks` those that begin a
+ * paragraph.
+ * The spans carry their index in `data-i`; the first is the one that Tab reaches.
+ */
+export function buildTokens(
+  axis: Axis,
+  name: string,
+  marks: ReadonlySet<number>,
+  breaks: ReadonlySet<number>,
+): TokenList {
+  const rtl = isRightToLeft(axis);
+  const spaced = !carriesSpaces(axis.labels);
+  const list = h("div.tokens", {
+    role: "listbox",
+    "aria-label": name,
+    "aria-orientation": "horizontal",
+    dir: rtl ? "rtl" : "ltr",
+  });
+  if (axis.grid) {
+    list.dataset.grid = "";
+    list.style.setProperty("--aw-columns", String(axis.grid[1]));
+  }
+  const spans: HTMLElement[] = [];
+  const chunks: Chunk[] = [];
+  let holder: HTMLElement = list;
+  axis.labels.forEach((label, i) => {
+    if (i % CHUNK === 0) {
+      holder = h("span.chunk", { role: "presentation" });
+      list.append(holder);
+      chunks.push({ holder, spans: [], start: i });
+    }
+    if (!axis.grid) holder.append(...before(axis, i, spaced, breaks.has(i)));
+    const span = h("span.tok", { role: "option", "aria-selected": "false", "data-i": String(i) });
+    if (axis.special[i]) span.classList.add("aw-special");
+    if (marks.has(i)) span.classList.add("aw-marked");
+    if (label.length <= WHOLE_UP_TO) span.classList.add("aw-whole");
+    if (axis.grid) span.title = label;
+    if (label.trim() === "" || /^[␣▁⏎↵⇥\s]+$/u.test(label)) span.setAttribute("aria-label", spoken(label));
+    span.tabIndex = i === 0 ? 0 : -1;
+    spell(span, label);
+    holder.append(span);
+    spans.push(span);
+    (chunks[chunks.length - 1] as Chunk).spans.push(span);
+  });
+  return { list, spans, chunks, rtl, spaced };
+}
+
+/** What stands between an element and the one before it. */
+function before(axis: Axis, i: number, spaced: boolean, breaks: boolean): (Node | string)[] {
+  const out: (Node | string)[] = [];
+  if (breaks) out.push(h("span.paragraph", { role: "presentation" }));
+  else if (i > 0 && axis.segment[i] !== axis.segment[i - 1]) out.push(h("span.pair", { role: "presentation" }));
+  else if (i > 0 && spaced && !continues(axis.labels[i] as string)) out.push(" ");
+  else if (i > 0) out.push(h("wbr"));
+  if (axis.boundary === i) {
+    out.push(h("span.boundary", { role: "presentation" }, "generated"));
+  }
+  return out;
+}
+
+/** A token without letters, for a screen reader. */
+export function spoken(label: string): string {
+  if (label === "") return "empty token";
+  const names = [...label].map((sign) => {
+    const real = SIGNS[sign] ?? sign;
+    return real === "\n" || real === "\r" ? "newline" : real === "\t" ? "tab" : "space";
+  });
+  return names.length > 3 ? `${names.length} whitespace characters` : names.join(" ");
+}

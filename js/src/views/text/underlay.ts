@@ -1,0 +1,247 @@
+/**
+ * Colour behind running text: canvases under chunks of spans. The boxes of the spans are measured once and
+ * again only when the strip changes its size, so a change of colour costs no layout. Texts above
+ * `LAZY_ABOVE` elements are measured and painted chunk by chunk as they come into sight.
+ */
+
+import { atEnd, density, h, onResize } from "../../dom.ts";
+
+export const LAZY_ABOVE = 2048;
+export const CHUNK = 1024;
+/** Longest side of a canvas that every browser takes. */
+const LONGEST = 16000;
+
+/** A run of elements whose boxes share one canvas. */
+export interface Chunk {
+  /** Inline element around the run: what is watched for coming into sight. */
+  holder: HTMLElement;
+  spans: HTMLElement[];
+  /** Index of the first element. */
+  start: number;
+}
+
+interface Sheet extends Chunk {
+  canvas: HTMLCanvasElement;
+  /** x, y, width, height of every box, relative to the canvas. */
+  boxes: Float32Array;
+  /** The same in whole pixels of the canvas: no two of them share any, and rounded corners lie within. */
+  cells: Uint16Array;
+  owners: Uint32Array;
+  scale: number;
+  measured: boolean;
+  visible: boolean;
+  /** Where colour may be: drawn once for its `look`, so that a change of colour draws rectangles only. */
+  mask: HTMLCanvasElement;
+  look: string;
+}
+
+export interface Underlay {
+  /**
+   * Colours every element with the CSS colour `shade` gives for its index ("" for none): behind it, or (`line`) below it;
+   * `edge`, if anything has one, gives the width of a line of its text's colour around it.
+   */
+  paint(shade: (index: number) => string, line?: boolean, edge?: ((index: number) => number) | undefined): void;
+}
+
+/** Puts one canvas for each chunk into `layer`, which lies under the text of `strip`. Dies with `signal`. */
+export function createUnderlay(
+  strip: HTMLElement,
+  layer: HTMLElement,
+  chunks: readonly Chunk[],
+  signal: AbortSignal,
+): Underlay {
+  let paints: Paints = { shade: () => "", line: false, edge: undefined };
+  let size = "";
+  let frame = 0;
+  const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
+  const lazy = count > LAZY_ABOVE;
+  const sheets = chunks.map((chunk): Sheet => {
+    const [canvas, mask] = [h("canvas"), h("canvas")];
+    layer.append(canvas);
+    const empty = { boxes: new Float32Array(0), cells: new Uint16Array(0), owners: new Uint32Array(0), scale: 1 };
+    return { ...chunk, canvas, mask, look: "", ...empty, measured: false, visible: !lazy };
+  });
+
+  const draw = (): void => {
+    const shown = sheets.filter((sheet) => sheet.visible);
+    // All reading of layout comes before all writing.
+    const stale = shown.filter((sheet) => !sheet.measured);
+    if (stale.length > 0) {
+      const origin = strip.getBoundingClientRect();
+      if (origin.width === 0) return;
+      const areas = stale.map((sheet) => measure(sheet, origin));
+      for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
+    }
+    for (const sheet of shown) fill(sheet, paints);
+    // The page's own colour is asked for only where a line is drawn with it: that lays the page out.
+    if (paints.edge) for (const sheet of shown) outline(sheet, paints.edge, getComputedStyle(strip).color);
+  };
+  const later = (): void => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(draw);
+  };
+
+  // Only widths and heights of the strip itself are watched; canvases lie outside the flow, so nothing feeds back.
+  const look = (box: DOMRectReadOnly): void => {
+    const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
+    if (now === size) return;
+    size = now;
+    for (const sheet of sheets) sheet.measured = false;
+    later();
+  };
+  onResize(strip, look, signal);
+  if (lazy) {
+    const seen = new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) {
+          const sheet = sheets.find((s) => s.holder === entry.target);
+          if (sheet) sheet.visible = entry.isIntersecting;
+        }
+        later();
+      },
+      { rootMargin: "300px 0px" },
+    );
+    for (const sheet of sheets) seen.observe(sheet.holder);
+    atEnd(signal, () => seen.disconnect());
+  }
+  atEnd(signal, () => cancelAnimationFrame(frame));
+  return {
+    paint(shade, line = false, edge = undefined) {
+      paints = { shade, line, edge };
+      draw();
+    },
+  };
+}
+
+interface Paints {
+  shade(index: number): string;
+  line: boolean;
+  edge: ((index: number) => number) | undefined;
+}
+
+const LINE = 4;
+
+const SPLIT = new Map<string, readonly [string, number]>();
+
+/** A colour, and how much of it: a canvas takes a number faster than the text of another colour. */
+function split(css: string): readonly [string, number] {
+  let parts = SPLIT.get(css);
+  if (!parts) {
+    const [colour = "", alpha = "1"] = css.split(/ \/ |\)/);
+    parts = css.startsWith("rgb(") ? [`${colour})`, Number(alpha || 1)] : [css, 1];
+    SPLIT.set(css, parts);
+  }
+  return parts;
+}
+
+/** The shapes that colour is seen through. */
+function cut({ canvas, mask, boxes, scale }: Sheet, line: boolean): void {
+  // Its size set anew, a canvas is empty.
+  [mask.width, mask.height] = [canvas.width, canvas.height];
+  const pen = mask.getContext("2d");
+  if (!pen) return;
+  pen.scale(scale, scale);
+  pen.beginPath();
+  for (let i = 0; i < boxes.length; i += 4) {
+    const [x, y] = [boxes[i] as number, boxes[i + 1] as number];
+    const [width, height] = [boxes[i + 2] as number, boxes[i + 3] as number];
+    const high = line ? LINE : height;
+    pen.roundRect(x + 0.5, y + height - high, Math.max(1, width - 1), high, Math.min(3, high / 2));
+  }
+  pen.fill();
+}
+
+function fill(sheet: Sheet, { shade, line }: Paints): void {
+  const { canvas, mask, cells, owners } = sheet;
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  const look = String(line);
+  if (sheet.look !== look) {
+    sheet.look = look;
+    cut(sheet, line);
+  }
+  pen.setTransform(1, 0, 0, 1, 0, 0);
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  let last = "";
+  for (let i = 0; i < owners.length; i += 1) {
+    const css = shade(owners[i] as number);
+    if (!css) continue;
+    const [colour, alpha] = split(css);
+    if (colour !== last) pen.fillStyle = colour;
+    last = colour;
+    pen.globalAlpha = alpha;
+    const at = 4 * i;
+    pen.fillRect(cells[at] as number, cells[at + 1] as number, cells[at + 2] as number, cells[at + 3] as number);
+  }
+  pen.globalAlpha = 1;
+  pen.globalCompositeOperation = "destination-in";
+  pen.drawImage(mask, 0, 0);
+  pen.globalCompositeOperation = "source-over";
+}
+
+/** Lines around elements. */
+function outline({ canvas, boxes, owners, scale }: Sheet, edge: (index: number) => number, ink: string): void {
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.strokeStyle = ink;
+  for (let i = 0; i < owners.length; i += 1) {
+    const around = edge(owners[i] as number);
+    if (!around) continue;
+    const at = 4 * i;
+    const [x, y] = [boxes[at] as number, boxes[at + 1] as number];
+    const [width, height] = [boxes[at + 2] as number, boxes[at + 3] as number];
+    pen.lineWidth = around;
+    pen.strokeRect(x + around / 2, y + around / 2, Math.max(1, width - around), height - around);
+  }
+}
+
+interface Area {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+function measure(sheet: Sheet, origin: DOMRect): Area {
+  const boxes: number[] = [];
+  const owners: number[] = [];
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  sheet.spans.forEach((span, i) => {
+    for (const box of span.getClientRects()) {
+      if (box.width === 0) continue;
+      const [x, y] = [box.left - origin.left, box.top - origin.top];
+      boxes.push(x, y, box.width, box.height);
+      owners.push(sheet.start + i);
+      [left, top] = [Math.min(left, x), Math.min(top, y)];
+      [right, bottom] = [Math.max(right, x + box.width), Math.max(bottom, y + box.height)];
+    }
+  });
+  if (owners.length === 0) [left, top, right, bottom] = [0, 0, 0, 0];
+  [left, top] = [Math.floor(left), Math.floor(top)];
+  for (let i = 0; i < boxes.length; i += 4) {
+    boxes[i] = (boxes[i] as number) - left;
+    boxes[i + 1] = (boxes[i + 1] as number) - top;
+  }
+  sheet.boxes = Float32Array.from(boxes);
+  sheet.owners = Uint32Array.from(owners);
+  sheet.measured = true;
+  return { x: left, y: top, width: Math.ceil(right - left) + 1, height: Math.ceil(bottom - top) + 1 };
+}
+
+function position(sheet: Sheet, area: Area): void {
+  const { canvas } = sheet;
+  const { x, y, width, height } = area;
+  sheet.scale = Math.min(density(), LONGEST / height, LONGEST / width);
+  canvas.width = Math.max(1, Math.round(width * sheet.scale));
+  canvas.height = Math.max(1, Math.round(height * sheet.scale));
+  canvas.style.cssText = `left: ${x}px; top: ${y}px; width: ${width}px; height: ${height}px`;
+  sheet.look = "";
+  sheet.cells = new Uint16Array(sheet.boxes.length);
+  for (let i = 0; i < sheet.boxes.length; i += 4) {
+    const [left = 0, top = 0, wide = 0, high = 0] = sheet.boxes.subarray(i, i + 4).map((px) => px * sheet.scale);
+    const [from, to] = [Math.round(left), Math.round(left + wide)];
+    const [above, below] = [Math.floor(top), Math.ceil(top + high)];
+    sheet.cells.set([from, above, to - from, below - above], i);
+  }
+}

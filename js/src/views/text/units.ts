@@ -1,0 +1,27 @@
+/** How finely a text is read: one button for each unit. */
+import type { ViewContext } from "../../context.ts";
+import { fill, h, on } from "../../dom.ts";
+import { plural, unitsOf } from "../steps.ts";
+
+export function createUnits(ctx: ViewContext, signal: AbortSignal): { element: HTMLElement; show(): void } {
+  const element = h("fieldset.segments", { "aria-label": "unit" });
+  // Radio buttons of one group find each other by name in the whole page.
+  const group = `aw-unit-${Math.random()}`;
+  let drawn = "";
+  on(element, signal, { change: ({ target }) => ctx.selection.set({ unit: (target as HTMLInputElement).value }) });
+  return {
+    element,
+    show() {
+      const source = ctx.source();
+      const offered = ctx.options.unit ? [] : unitsOf(ctx.header(), source, ctx.options.units);
+      element.hidden = offered.length < 2;
+      if (drawn !== offered.join()) {
+        drawn = offered.join();
+        const button = (unit: string): HTMLElement =>
+          h("label.segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
+        fill(element, ...offered.map(button));
+      }
+      for (const button of element.querySelectorAll("input")) button.checked = button.value === source.unit;
+    },
+  };
+}

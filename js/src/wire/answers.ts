@@ -1,0 +1,138 @@
+/**
+ * What a view asks its own Python twin, beyond the matrices of the store: one topic with arguments, one answer in JSON
+ * with its buffers. Of each topic one question is in flight and the latest wins; what was answered is kept.
+ */
+import type { Job, ViewContext } from "../context.ts";
+import { atEnd } from "../dom.ts";
+import type { Question, QuestionReply } from "./wire.ts";
+
+/** Without news for so long, a question is given up. What runs a model tells its progress meanwhile. */
+const GONE_AFTER = 8000;
+/** What is computed sooner is not announced. */
+const ANNOUNCED_AFTER = 250;
+const KEPT = 256;
+const GONE = "No answer from the kernel: it is busy or gone. Rerun the cell.";
+
+export interface Answer<T> {
+  meta: T;
+  buffers: DataView[];
+}
+
+export interface Answers {
+  /** The answer, if it is here; else it is asked for, and `changed` is called when it comes, or fails. */
+  get<T>(topic: string, args?: Record<string, unknown>): Answer<T> | undefined;
+  /** Why a question has no answer; asking again after `retry` asks anew. */
+  failure(topic: string, args?: Record<string, unknown>): string | undefined;
+  /** What is computed for a topic, once it takes longer than a moment. */
+  job(topic: string): Job | null;
+  cancel(topic: string): void;
+  /** Forget failures of a topic, and its answers as well where what they tell of has changed. */
+  retry(topic: string, andAnswers?: boolean): void;
+}
+
+interface Flight extends Job {
+  id: number;
+  key: string;
+  topic: string;
+  since: number;
+  next: { key: string; args: Record<string, unknown> } | null;
+  timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** Talk to this view's twin until `signal` ends it. */
+export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: () => void): Answers {
+  const here = new Map<string, Answer<unknown>>();
+  const failures = new Map<string, string>();
+  const flights = new Map<string, Flight>();
+  const { model } = ctx;
+  let nextId = Math.floor(Math.random() * 2 ** 40);
+  const keyOf = (topic: string, args: Record<string, unknown>): string => JSON.stringify([topic, args]);
+
+  const wait = (flight: Flight): void => {
+    clearTimeout(flight.timer);
+    flight.timer = setTimeout(() => settle(flight, GONE), GONE_AFTER);
+  };
+  const launch = (topic: string, key: string, args: Record<string, unknown>): void => {
+    const id = nextId++;
+    const flight: Flight = {
+      id,
+      key,
+      topic,
+      next: null,
+      since: Date.now(),
+      timer: undefined,
+      text: "",
+      done: null,
+      total: null,
+    };
+    flights.set(topic, flight);
+    wait(flight);
+    const question: Question = { kind: "ask", id, topic, args };
+    try {
+      model.send(question, undefined, []);
+    } catch {
+      queueMicrotask(() => settle(flight, GONE)); // the comm is closed
+    }
+    setTimeout(() => flights.get(topic) === flight && changed(), ANNOUNCED_AFTER);
+  };
+  const settle = (flight: Flight, why: string | null): void => {
+    clearTimeout(flight.timer);
+    if (flights.get(flight.topic) !== flight) return;
+    flights.delete(flight.topic);
+    if (why !== null) failures.set(flight.key, why);
+    if (flight.next) launch(flight.topic, flight.next.key, flight.next.args);
+    changed();
+  };
+  const receive = (reply: QuestionReply, buffers: DataView[]): void => {
+    const flight = [...flights.values()].find(({ id }) => id === reply?.id);
+    if (!flight || signal.aborted) return;
+    if (reply.kind === "progress") {
+      wait(flight);
+      if (reply.done === null) clearTimeout(flight.timer); // it waits for a cell, as long as that takes
+      Object.assign(flight, { text: reply.text, done: reply.done, total: reply.total });
+      changed();
+      return;
+    }
+    if (reply.kind === "answer") {
+      here.set(flight.key, { meta: reply.meta, buffers });
+      for (const oldest of here.keys()) if (here.size > KEPT) here.delete(oldest);
+    }
+    settle(
+      flight,
+      reply.kind === "error" ? reply.message : reply.kind === "cancelled" && !reply.superseded ? "stopped" : null,
+    );
+  };
+  model.on("msg:custom", receive as never);
+  atEnd(signal, () => {
+    for (const { timer } of flights.values()) clearTimeout(timer);
+    model.off("msg:custom", receive as never);
+  });
+
+  return {
+    get<T>(topic: string, args: Record<string, unknown> = {}) {
+      const key = keyOf(topic, args);
+      const found = here.get(key) as Answer<T> | undefined;
+      const flight = flights.get(topic);
+      if (flight) flight.next = null; // this is the latest wish, and it may be what is on the way
+      if (found || failures.has(key) || flight?.key === key) return found;
+      if (flight) flight.next = { key, args };
+      else launch(topic, key, args);
+      return undefined;
+    },
+    failure: (topic, args = {}) => failures.get(keyOf(topic, args)),
+    job(topic) {
+      const flight = flights.get(topic);
+      return flight && Date.now() - flight.since >= ANNOUNCED_AFTER ? flight : null;
+    },
+    cancel(topic) {
+      const flight = flights.get(topic);
+      if (flight) model.send({ kind: "cancel", id: 0, job: flight.id }, undefined, []);
+    },
+    retry(topic, andAnswers = false) {
+      const mine = (key: string): boolean => key.startsWith(`[${JSON.stringify(topic)},`);
+      for (const kept of andAnswers ? [failures, here] : [failures]) {
+        for (const key of [...kept.keys()].filter(mine)) kept.delete(key);
+      }
+    },
+  };
+}

@@ -1,0 +1,73 @@
+/** What of a store is in the browser: the eager bytes, and what replies brought, the least used forgotten first. */
+
+import type { ThumbSheet, Tile } from "../context.ts";
+import { decodeThumbs, decodeTile } from "./codec.ts";
+import { createEager, type Eager, keyOf, type StoreModel } from "./eager.ts";
+import { ByteLru } from "./lru.ts";
+import type { Placed, Reply, TileMeta } from "./wire.ts";
+
+/** Bytes of decoded tiles kept; thumbnails and exact rows may take a fraction of that each. */
+export const CACHE_BYTES = 64 * 2 ** 20;
+
+const CUT = "the reply was cut";
+
+export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
+
+/** Everything is found by `keyOf` its address. */
+export interface Cache {
+  /** Follow a new header. */
+  read(model: StoreModel | undefined): void;
+  tile(key: string): Tile | undefined;
+  thumbs(key: string): ThumbSheet | undefined;
+  row(key: string): Float32Array | undefined;
+  /** Put a reply's data where it belongs; says what was wrong with it otherwise. */
+  keep(msg: DataReply, buffer: DataView): string | null;
+}
+
+export function createCache(): Cache {
+  const tiles = new ByteLru<Tile>(CACHE_BYTES);
+  const sheets = new ByteLru<ThumbSheet>(CACHE_BYTES / 4);
+  const rows = new ByteLru<Float32Array>(CACHE_BYTES / 16);
+  let eager: Eager | undefined;
+  return {
+    read(model) {
+      eager = model && createEager(model);
+      // A layer may have been added to what is computed one by one.
+      for (const { id, computed } of model?.get("header")?.sources ?? [])
+        if (computed) sheets.delete(keyOf({ source: id }));
+    },
+    tile(key) {
+      const kept = tiles.get(key);
+      if (kept) return kept;
+      const tile = eager?.tile(key);
+      if (!tile) return undefined;
+      tiles.set(key, tile, tile.codes.byteLength);
+      return tile;
+    },
+    thumbs: (key) => eager?.thumbs(key) ?? sheets.get(key),
+    row: (key) => rows.get(key),
+    keep(msg, buffer) {
+      const key = keyOf(msg);
+      if (msg.kind === "row") {
+        if (buffer.byteLength % 4 !== 0) return CUT;
+        const length = buffer.byteLength / 4;
+        const values = Float32Array.from({ length }, (_, i) => buffer.getFloat32(4 * i, true));
+        rows.set(key, values, buffer.byteLength);
+      } else if (msg.kind === "thumbs") {
+        const sheet = decodeThumbs(msg, buffer);
+        if (!sheet) return CUT;
+        sheets.set(key, sheet, buffer.byteLength);
+      } else {
+        const whole = { ...msg, offset: 0, length: buffer.byteLength };
+        for (const meta of msg.kind === "tile" ? [whole as TileMeta & Placed] : msg.tiles) {
+          const { offset, length } = meta;
+          if (offset + length > buffer.byteLength) return CUT;
+          const tile = decodeTile(meta, new DataView(buffer.buffer, buffer.byteOffset + offset, length));
+          if (!tile) return CUT;
+          tiles.set(keyOf(meta), tile, tile.codes.byteLength);
+        }
+      }
+      return null;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+/** Decoding tiles: codes to values, and values to as many digits as the code can stand for. */
+import type { Codes, ThumbSheet, Tile } from "../context.ts";
+import { withinError } from "../numbers.ts";
+import type { Thumbs, TileMeta } from "./wire.ts";
+
+/** The code of what a filter leaves out, or what a row cannot read: no zero. */
+export const HIDDEN = 256;
+/** The same as it travels, of signed codes. */
+const UNREAD = -128;
+/** What is said of it. */
+export const LATER = "comes later";
+
+/** Bytes of one encoded tile. */
+export function encodedLength(meta: TileMeta): number {
+  return meta.codec === "u8tri" ? (meta.rows * (meta.rows + 1)) / 2 : meta.rows * meta.cols;
+}
+
+/** Unpack a lower triangle (row-major, diagonal included) into n * n with zeros above the diagonal. */
+export function unpackTriangle(packed: Uint8Array, n: number): Uint8Array {
+  const full = new Uint8Array(n * n);
+  let from = 0;
+  for (let row = 0; row < n; row += 1) {
+    full.set(packed.subarray(from, from + row + 1), row * n);
+    from += row + 1;
+  }
+  return full;
+}
+
+/** value = sign * (|code| / top) ** (1 / gamma) * scale */
+export function decodeCode(code: number, top: number, gamma: number, scale: number): number {
+  return Math.sign(code) * (Math.abs(code) / top) ** (1 / gamma) * scale;
+}
+
+/** Half the distance to the neighbouring codes: how far the true value may lie from the decoded one. */
+export function codeError(code: number, top: number, gamma: number, scale: number): number {
+  const size = Math.abs(code);
+  const above = Math.min(top, size + 0.5);
+  const below = Math.max(0, size - 0.5);
+  const value = decodeCode(size, top, gamma, scale);
+  return Math.max(decodeCode(above, top, gamma, scale) - value, value - decodeCode(below, top, gamma, scale));
+}
+
+/** Largest |code|. */
+export function peakCode(codes: Codes): number {
+  let [low, high] = [0, 0];
+  for (let i = 0; i < codes.length; i += 1) {
+    const code = codes[i] as number;
+    if (code > high && code !== HIDDEN) high = code;
+    else if (code < low) low = code;
+  }
+  return Math.max(-low, high);
+}
+
+/** Values of the 256 bytes a code can be (int8 codes by their byte). */
+export function valueTable(isSigned: boolean, gamma: number, scale: number): Float32Array {
+  const table = new Float32Array(256);
+  for (let byte = 0; byte < 256; byte += 1) {
+    const code = isSigned ? (byte << 24) >> 24 : byte;
+    table[byte] = decodeCode(code, isSigned ? 127 : 255, gamma, scale);
+  }
+  return table;
+}
+
+/** A tile from its bytes, or null when they are not what the header promises (a truncated message). */
+export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
+  const { rows, cols, codec, gamma, scale } = meta;
+  const packed = codec === "u8tri";
+  if (bytes.byteLength !== encodedLength(meta) || (packed && rows !== cols)) return null;
+  // A copy: the message's buffer may be shared with other tiles and would be kept alive whole.
+  const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice();
+  const isSigned = codec === "i8";
+  let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, rows) : raw;
+  if (isSigned && codes.includes(UNREAD)) codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
+  const top = isSigned ? 127 : 255;
+  const values = valueTable(isSigned, gamma, scale);
+  const codeAt = (row: number, col: number): number => codes[row * cols + col] ?? 0;
+  let peak: number | undefined;
+  let received: Float32Array | undefined;
+  return {
+    meta,
+    rows,
+    cols,
+    codes,
+    value(row, col) {
+      const code = codeAt(row, col);
+      return code === HIDDEN ? Number.NaN : (values[code & 255] as number);
+    },
+    text(row, col) {
+      const code = codeAt(row, col);
+      if (code === HIDDEN) return LATER;
+      return withinError(decodeCode(code, top, gamma, scale), codeError(code, top, gamma, scale));
+    },
+    peak() {
+      peak ??= decodeCode(peakCode(codes), top, gamma, scale);
+      return peak;
+    },
+    received() {
+      received ??= meanOfColumns(codes, rows, cols, values);
+      return received;
+    },
+  };
+}
+
+/** By column the mean of what its codes mean. A function of its own: it is the hot one. */
+function meanOfColumns(codes: Codes, rows: number, cols: number, values: Float32Array): Float32Array {
+  const sums = new Float64Array(cols);
+  const seen = new Uint32Array(cols);
+  const someHidden = codes instanceof Int16Array;
+  for (let row = 0, at = 0; row < rows; row += 1) {
+    for (let col = 0; col < cols; col += 1, at += 1) {
+      const code = codes[at] as number;
+      if (someHidden) {
+        if (code === HIDDEN) continue;
+        seen[col] = (seen[col] as number) + 1;
+      }
+      sums[col] = (sums[col] as number) + (values[code & 255] as number);
+    }
+  }
+  return Float32Array.from(sums, (sum, col) => sum / (someHidden ? (seen[col] as number) : rows));
+}
+
+/** Thumbnails from their bytes, or null when there are more or fewer than announced. */
+export function decodeThumbs(meta: Thumbs, bytes: DataView): ThumbSheet | null {
+  if (bytes.byteLength !== meta.scale.flat().length * meta.rows * meta.cols) return null;
+  const Numbers = meta.signed ? Int8Array : Uint8Array;
+  return { meta, codes: new Numbers(bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength) };
+}

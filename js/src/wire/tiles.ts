@@ -1,0 +1,387 @@
+/**
+ * Tiles in the browser: what came eagerly, what was asked for, and what happens when nobody answers.
+ *
+ * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
+ * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
+ */
+
+import type { Job, Status, TileClient } from "../context.ts";
+import { atEnd } from "../dom.ts";
+import { baseOf } from "../views/asked.ts";
+import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./asks.ts";
+import { createCache, type DataReply } from "./cache.ts";
+import { keyOf, type StoreModel } from "./eager.ts";
+import { createRows } from "./rows.ts";
+import type { HeadKey, Reply, Request } from "./wire.ts";
+import { createWorks } from "./works.ts";
+
+export const WAITING_AFTER = 1500;
+export const GONE_AFTER = 8000;
+const IDLE_AFTER = 60;
+const PING_EVERY = 5000;
+const PINGS = 24;
+const PING_GAP = 2000;
+const TRIES = 2;
+
+type Timer = ReturnType<typeof setTimeout> | undefined;
+
+interface Flight {
+  id: number;
+  key: string;
+  ask: Ask;
+  slot: string | null;
+  tries: number;
+  alive: boolean;
+}
+
+export interface TileStore extends TileClient {
+  /** Lend a view's model proxy. Requests go through the oldest proxy that is alive. */
+  attach(model: StoreModel, signal: AbortSignal): void;
+  /** Whether no view is left. */
+  empty(): boolean;
+}
+
+export function createTiles(): TileStore {
+  let models: StoreModel[] = [];
+  const bound = new WeakSet<StoreModel>();
+  const listeners = new Set<() => void>();
+  const cache = createCache();
+  /** Why something was refused. Refusals are announced and views then ask again: this ends it. */
+  const failures = new Map<string, string>();
+  /** Wishes by slot, in the order they were made. */
+  const wanted = new Map<string, Ask>();
+  const rows = createRows();
+  let ahead: (TileAsk | LayerAsk)[] = [];
+  let flight: Flight | null = null;
+  /** The last one that was given up: a busy kernel may answer it yet. */
+  let lost: Flight | null = null;
+  /** What the reader stopped; it is asked for again when somebody comes back to it. */
+  const stopped = new Set<string>();
+  const looked = new Map<string, number>();
+  /** Who waits for a method to be made. */
+  let chosen: { source: string; done: () => void } | null = null;
+  // Other pages of the same kernel number their requests as well.
+  let nextId = Math.floor(Math.random() * 2 ** 40);
+  let timer: Timer;
+  let idle: Timer;
+  let pings = 0;
+  let pinged = 0;
+  let status: Status = { state: "ok", message: "" };
+
+  const tell = (): void => {
+    for (const cb of listeners) cb();
+  };
+
+  const setStatus = (state: Status["state"], message = ""): void => {
+    if (status.state === state) return;
+    status = { state, message };
+    tell();
+  };
+
+  // ---- what is here ----
+
+  const reread = (): void => {
+    cache.read(models[0]);
+    failures.clear();
+    tell();
+  };
+
+  const isHere = (ask: Ask): boolean => {
+    const settled = (head: HeadKey): boolean => {
+      const key = keyOf({ ...ask, head });
+      return Boolean(cache.tile(key)) || failures.has(key);
+    };
+    if (ask.kind === "layer") return ask.heads.every(settled);
+    return ask.kind !== "method" && Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
+  };
+
+  /** Take a reply in; says what was wrong with it. */
+  const keep = (msg: DataReply, buffer: DataView): string | null => {
+    const key = keyOf(msg);
+    const problem = cache.keep(msg, buffer);
+    if (problem !== null) return problem;
+    if (msg.kind === "row") rows.finish(key, cache.row(key) ?? null);
+    failures.delete(key);
+    if (msg.kind === "layer")
+      for (const { head, message } of msg.refused) failures.set(keyOf({ ...msg, head }), message);
+    return null;
+  };
+
+  // ---- asking ----
+
+  const send = (request: Request): boolean => {
+    try {
+      models[0]?.send(request, undefined, []);
+      return models.length > 0;
+    } catch {
+      return false; // the comm is closed: the same as no answer
+    }
+  };
+
+  const ping = (): void => {
+    if (Date.now() - pinged < PING_GAP) return;
+    pinged = Date.now();
+    pings += 1;
+    send({ kind: "ping", id: nextId++ });
+  };
+
+  const knock = (): void => {
+    timer = setTimeout(() => {
+      if (status.state !== "no-kernel" || pings >= PINGS) return;
+      ping();
+      knock();
+    }, PING_EVERY);
+  };
+
+  const giveUp = (): void => {
+    clearTimeout(timer);
+    for (const gone of [...works.all.values(), ...(flight ? [flight] : [])]) {
+      if (gone.slot !== null && !wanted.has(gone.slot)) wanted.set(gone.slot, gone.ask);
+      lost = gone;
+    }
+    flight = null;
+    works.all.clear();
+    rows.finishAll();
+    setStatus(
+      "no-kernel",
+      "No answer from the kernel: it is busy or gone. Everything already loaded still works; rerun the cell for the rest.",
+    );
+    pings = 0;
+    knock();
+  };
+
+  const works = createWorks<Flight>(
+    () => tell(),
+    () => void send({ kind: "ping", id: nextId++ }),
+    () => giveUp(),
+  );
+
+  /** End a request, with a reason if it failed. */
+  const settle = (ended: Flight, why: string | null): void => {
+    if (ended === flight) {
+      clearTimeout(timer);
+      flight = null;
+    }
+    works.all.delete(ended.id);
+    if (why !== null) {
+      failures.set(ended.key, why);
+      rows.finish(ended.key, null);
+    }
+    setStatus("ok");
+    tell();
+    pump();
+  };
+
+  const overdue = (): void => {
+    if (!flight?.alive) {
+      giveUp();
+    } else if (flight.tries < TRIES) {
+      // It answers pings, so the request or its reply was lost on the way.
+      flight.tries += 1;
+      transmit(flight);
+    } else {
+      settle(flight, "the kernel is alive but does not answer for this matrix");
+    }
+  };
+
+  const transmit = (sent: Flight): void => {
+    sent.alive = false;
+    if (!send({ ...sent.ask, id: sent.id })) {
+      giveUp();
+      return;
+    }
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      setStatus("waiting", "Waiting for the kernel: it is busy. What is loaded keeps working.");
+      send({ kind: "ping", id: nextId++ });
+      timer = setTimeout(overdue, GONE_AFTER - WAITING_AFTER);
+    }, WAITING_AFTER);
+  };
+
+  const launch = (ask: Ask, slot: string | null): void => {
+    clearTimeout(idle);
+    flight = { id: nextId++, key: keyOfAsk(ask), ask, slot, tries: 1, alive: false };
+    transmit(flight);
+  };
+
+  /** Send the next thing wanted, if nothing is in flight and somebody answers. */
+  const pump = (): void => {
+    if (flight || models.length === 0) return;
+    if (status.state === "no-kernel") {
+      if (wanted.size > 0) ping();
+      return;
+    }
+    const row = rows.next();
+    if (row) {
+      launch(row, null);
+      return;
+    }
+    for (const [slot, ask] of wanted) {
+      wanted.delete(slot);
+      if (isHere(ask)) continue;
+      launch(ask, slot);
+      return;
+    }
+    clearTimeout(idle);
+    if (ahead.length > 0) idle = setTimeout(fetchAhead, IDLE_AFTER);
+  };
+
+  const fetchAhead = (): void => {
+    if (flight || status.state !== "ok") return;
+    const next = ahead.find((ask) => !failures.has(keyOf(ask)) && !isHere(ask));
+    ahead = ahead.filter((ask) => ask !== next);
+    if (next) launch(next, null);
+  };
+
+  /** Want something within a slot. Set anew, so that the order of the map is the order of the wishes. */
+  const look = (ask: TileAsk | LayerAsk, slot: string): void => {
+    if (looked.get(ask.source) !== ask.layer) stopped.clear();
+    looked.set(ask.source, ask.layer);
+    ahead = neighbours(models[0]?.get("header"), ask);
+    want(ask, slot);
+  };
+
+  const want = (ask: Ask, slot: string): void => {
+    wanted.delete(slot);
+    const key = keyOfAsk(ask);
+    const taken = [...works.all.values()].some((work) => work.key === key);
+    if (flight?.key === key) flight.slot ??= slot;
+    else if (!isHere(ask) && !failures.has(key) && !stopped.has(key) && !taken) wanted.set(slot, ask);
+    pump();
+  };
+
+  // ---- answers ----
+
+  /** Somebody answered after all. */
+  const recover = (): void => {
+    if (flight || status.state === "ok") return;
+    clearTimeout(timer);
+    failures.clear();
+    setStatus("ok");
+    pump();
+  };
+
+  /** The kernel took a request up: others may go on meanwhile. */
+  const follow = (taken: Flight, msg: Job): void => {
+    works.follow(taken.id, taken, msg);
+    if (taken.slot !== null && wanted.get(taken.slot) === taken.ask) wanted.delete(taken.slot);
+    if (taken === flight) {
+      clearTimeout(timer);
+      flight = null;
+    }
+    setStatus("ok");
+    tell();
+    pump();
+  };
+
+  const receive = (msg: Reply, buffers: DataView[]): void => {
+    if (!msg || typeof msg !== "object" || typeof msg.id !== "number") return;
+    works.heard();
+    const mine = [works.all.get(msg.id), flight, lost].find((one) => one?.id === msg.id);
+    let problem: string | null = null;
+    if (msg.kind === "pong") {
+      if (flight) flight.alive = true;
+      else recover();
+      return;
+    }
+    if (msg.kind === "progress") {
+      if (mine) follow(mine, msg);
+      return;
+    }
+    if (msg.kind === "made") {
+      if (chosen?.source === msg.source) chosen.done();
+    } else if (msg.kind === "cancelled") {
+      if (mine && !msg.superseded) stopped.add(mine.key);
+    } else if (msg.kind === "error") {
+      problem = String(msg.message);
+      // The menu that would say it is closed by now.
+      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseOf(mine.ask.source)}: ${problem}` };
+    } else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
+    if (mine) {
+      settle(mine, problem);
+    } else {
+      recover();
+      if (problem === null) tell();
+    }
+  };
+
+  const listen = (): void => {
+    const model = models[0];
+    // Only the first proxy listens, or each reply would be decoded once for every view.
+    if (!model || bound.has(model)) return;
+    bound.add(model);
+    model.on("msg:custom", (msg: Reply, buffers: DataView[]) => {
+      if (models[0] === model) receive(msg, buffers);
+    });
+    model.on("change:header", reread);
+    model.on("change:eager", reread);
+    reread();
+  };
+
+  return {
+    attach(model, signal) {
+      models.push(model);
+      listen();
+      atEnd(signal, () => {
+        models = models.filter((m) => m !== model);
+        if (models.length > 0) {
+          listen();
+          return;
+        }
+        // Nobody looks any more: no timer may go on.
+        clearTimeout(timer);
+        clearTimeout(idle);
+        flight = null;
+        works.all.clear();
+        wanted.clear();
+        rows.finishAll();
+      });
+    },
+    empty: () => models.length === 0,
+    subscribe(cb, signal) {
+      listeners.add(cb);
+      atEnd(signal, () => listeners.delete(cb));
+    },
+    status: () => status,
+    failure(source, layer, head) {
+      const key = keyOf({ source, layer, head });
+      return stopped.has(key) ? "stopped. Go to another layer and back to compute it" : failures.get(key);
+    },
+    make(source, layer, done) {
+      const key = keyOf({ source });
+      stopped.delete(key);
+      failures.delete(key);
+      chosen = { source, done };
+      if (status.state === "ok") status.message = "";
+      if (models[0]?.get("header").sources.some(({ method }) => method === source)) done();
+      else want({ kind: "method", source, layer }, "method");
+    },
+    job: works.current,
+    cancel() {
+      const work = works.current();
+      if (work) send({ kind: "cancel", id: 0, job: work.id });
+    },
+    get: (source, layer, head) => cache.tile(keyOf({ source, layer, head })),
+    thumbs(source) {
+      const sheet = cache.thumbs(keyOf({ source }));
+      if (!sheet) want({ kind: "thumbs", source }, "thumbs");
+      return sheet;
+    },
+    request(source, layer, head, slot = `${source} ${typeof head}`) {
+      look({ kind: "tile", source, layer, head }, slot);
+    },
+    requestHeads: (source, layer, heads) => look({ kind: "layer", source, layer, heads }, `${source} heads`),
+    row(source, layer, head, row) {
+      const ask: RowAsk = { kind: "row", source, layer, head, row };
+      const key = keyOf(ask);
+      const kept = cache.row(key);
+      if (kept) return Promise.resolve(kept);
+      const lost = status.state === "no-kernel";
+      if (lost) ping();
+      if (lost || failures.has(key)) return Promise.resolve(null);
+      const wish = rows.add(key, ask, flight?.key);
+      pump();
+      return wish;
+    },
+  };
+}
