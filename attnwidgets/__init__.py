@@ -20,37 +20,37 @@ if TYPE_CHECKING:
     from attnwidgets.demo.book import demo_book
     from attnwidgets.demo.models import demo_model
     from attnwidgets.demo.sentiment import demo_texts
-    from attnwidgets.evaluate.agreement import agreement
+    from attnwidgets.evaluate.metrics.agreement import agreement
     from attnwidgets.explanations import targets
-    from attnwidgets.explanations.alti import alti
-    from attnwidgets.explanations.alti_logit import alti_logit
-    from attnwidgets.explanations.attention import attention
-    from attnwidgets.explanations.attention_flow import attention_flow
-    from attnwidgets.explanations.attention_norm import attention_norm
+    from attnwidgets.explanations.attribution.chefer import chefer
+    from attnwidgets.explanations.attribution.conservation import check_conservation
+    from attnwidgets.explanations.attribution.input_x_gradient import input_x_gradient
+    from attnwidgets.explanations.attribution.integrated_gradients import integrated_gradients
+    from attnwidgets.explanations.attribution.lrp import lrp
+    from attnwidgets.explanations.attribution.neuron_relevance import neuron_relevance
+    from attnwidgets.explanations.attribution.occlusion import occlusion
+    from attnwidgets.explanations.attribution.saliency import saliency
+    from attnwidgets.explanations.attribution.shapley_sampling import shapley_sampling
+    from attnwidgets.explanations.attribution.signed_attention import signed_attention
+    from attnwidgets.explanations.attribution.surprisal import surprisal
     from attnwidgets.explanations.attributions import Attributions
-    from attnwidgets.explanations.chefer import chefer
-    from attnwidgets.explanations.conservation import check_conservation
-    from attnwidgets.explanations.contribution_graph import contribution_graph
-    from attnwidgets.explanations.decompx import decompx
-    from attnwidgets.explanations.direct_logit_attribution import direct_logit_attribution
-    from attnwidgets.explanations.globenc import globenc
-    from attnwidgets.explanations.graph import ContributionGraph
-    from attnwidgets.explanations.hidden_token_attribution import hidden_token_attribution
-    from attnwidgets.explanations.input_x_gradient import input_x_gradient
-    from attnwidgets.explanations.integrated_gradients import integrated_gradients
-    from attnwidgets.explanations.lrp import lrp
+    from attnwidgets.explanations.mixing.alti import alti
+    from attnwidgets.explanations.mixing.alti_logit import alti_logit
+    from attnwidgets.explanations.mixing.attention import attention
+    from attnwidgets.explanations.mixing.attention_flow import attention_flow
+    from attnwidgets.explanations.mixing.attention_norm import attention_norm
+    from attnwidgets.explanations.mixing.contribution_graph import contribution_graph
+    from attnwidgets.explanations.mixing.decompx import decompx
+    from attnwidgets.explanations.mixing.direct_logit_attribution import direct_logit_attribution
+    from attnwidgets.explanations.mixing.globenc import globenc
+    from attnwidgets.explanations.mixing.graph import ContributionGraph
+    from attnwidgets.explanations.mixing.hidden_token_attribution import hidden_token_attribution
+    from attnwidgets.explanations.mixing.mixing_ratio import mixing_ratio
+    from attnwidgets.explanations.mixing.rollout import rollout
+    from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
     from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.explanations.mixing_ratio import mixing_ratio
-    from attnwidgets.explanations.neuron_relevance import neuron_relevance
-    from attnwidgets.explanations.occlusion import occlusion
     from attnwidgets.explanations.registry import explain, methods
-    from attnwidgets.explanations.rollout import rollout
-    from attnwidgets.explanations.saliency import saliency
-    from attnwidgets.explanations.shapley_sampling import shapley_sampling
-    from attnwidgets.explanations.signed_attention import signed_attention
-    from attnwidgets.explanations.surprisal import surprisal
-    from attnwidgets.explanations.user_methods import check, register
-    from attnwidgets.explanations.value_zeroing import value_zeroing
+    from attnwidgets.explanations.user_methods.register import check, register
     from attnwidgets.export.archive import load
     from attnwidgets.export.html import to_html
     from attnwidgets.intervene.ablate_heads import ablate_heads
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from attnwidgets.intervene.randomized import randomized
     from attnwidgets.intervene.suppress import drop_tokens, suppress
     from attnwidgets.sae.feature_activations import FeatureActivations
-    from attnwidgets.sae.feature_stats import feature_stats
     from attnwidgets.sae.features import sae_features
     from attnwidgets.sae.sae import SAE
-    from attnwidgets.sae.stats import FeatureStats
-    from attnwidgets.sae.steering import steer
+    from attnwidgets.sae.statistics.feature_stats import feature_stats
+    from attnwidgets.sae.statistics.stats import FeatureStats
+    from attnwidgets.sae.steering.steer import steer
     from attnwidgets.statistics.free_attention import free_attention
     from attnwidgets.statistics.head_importance import head_importance
     from attnwidgets.statistics.head_statistics import head_statistics
@@ -73,9 +73,9 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.given import from_attentions
     from attnwidgets.tracing.interventions import interventions
     from attnwidgets.tracing.module_trace import trace_module
-    from attnwidgets.tracing.run import trace
+    from attnwidgets.tracing.recording.run import trace
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace import Trace
-    from attnwidgets.tracing.units import TokenAxis, Unit
     from attnwidgets.views.base import link
     from attnwidgets.views.compare_view import CompareView, compare
     from attnwidgets.views.explorer import Explorer, explore
@@ -102,7 +102,7 @@ __version__ = "0.1.0"
 
 # In the order of the flow: trace, explain, view, leave.
 _HOMES = {
-    "trace": "tracing.run",
+    "trace": "tracing.recording.run",
     "trace_module": "tracing.module_trace",
     "from_attentions": "tracing.given",
     "from_qkv": "tracing.from_qkv",
@@ -110,38 +110,38 @@ _HOMES = {
     "demo_model": "demo.models",
     "demo_texts": "demo.sentiment",
     "Trace": "tracing.trace",
-    "TokenAxis": "tracing.units",
-    "Unit": "tracing.units",
-    "attention": "explanations.attention",
-    "rollout": "explanations.rollout",
-    "attention_flow": "explanations.attention_flow",
-    "value_zeroing": "explanations.value_zeroing",
-    "hidden_token_attribution": "explanations.hidden_token_attribution",
-    "attention_norm": "explanations.attention_norm",
-    "mixing_ratio": "explanations.mixing_ratio",
-    "globenc": "explanations.globenc",
-    "alti": "explanations.alti",
-    "alti_logit": "explanations.alti_logit",
-    "decompx": "explanations.decompx",
-    "direct_logit_attribution": "explanations.direct_logit_attribution",
-    "contribution_graph": "explanations.contribution_graph",
-    "saliency": "explanations.saliency",
-    "input_x_gradient": "explanations.input_x_gradient",
-    "integrated_gradients": "explanations.integrated_gradients",
-    "signed_attention": "explanations.signed_attention",
-    "chefer": "explanations.chefer",
-    "occlusion": "explanations.occlusion",
-    "shapley_sampling": "explanations.shapley_sampling",
-    "lrp": "explanations.lrp",
-    "neuron_relevance": "explanations.neuron_relevance",
-    "check_conservation": "explanations.conservation",
-    "surprisal": "explanations.surprisal",
+    "TokenAxis": "tracing.text.units",
+    "Unit": "tracing.text.units",
+    "attention": "explanations.mixing.attention",
+    "rollout": "explanations.mixing.rollout",
+    "attention_flow": "explanations.mixing.attention_flow",
+    "value_zeroing": "explanations.mixing.value_zeroing",
+    "hidden_token_attribution": "explanations.mixing.hidden_token_attribution",
+    "attention_norm": "explanations.mixing.attention_norm",
+    "mixing_ratio": "explanations.mixing.mixing_ratio",
+    "globenc": "explanations.mixing.globenc",
+    "alti": "explanations.mixing.alti",
+    "alti_logit": "explanations.mixing.alti_logit",
+    "decompx": "explanations.mixing.decompx",
+    "direct_logit_attribution": "explanations.mixing.direct_logit_attribution",
+    "contribution_graph": "explanations.mixing.contribution_graph",
+    "saliency": "explanations.attribution.saliency",
+    "input_x_gradient": "explanations.attribution.input_x_gradient",
+    "integrated_gradients": "explanations.attribution.integrated_gradients",
+    "signed_attention": "explanations.attribution.signed_attention",
+    "chefer": "explanations.attribution.chefer",
+    "occlusion": "explanations.attribution.occlusion",
+    "shapley_sampling": "explanations.attribution.shapley_sampling",
+    "lrp": "explanations.attribution.lrp",
+    "neuron_relevance": "explanations.attribution.neuron_relevance",
+    "check_conservation": "explanations.attribution.conservation",
+    "surprisal": "explanations.attribution.surprisal",
     "continuations": "tracing.continuations",
     "Continuation": "tracing.continuations",
     "explain": "explanations.registry",
     "methods": "explanations.registry",
-    "register": "explanations.user_methods",
-    "check": "explanations.user_methods",
+    "register": "explanations.user_methods.register",
+    "check": "explanations.user_methods.register",
     "ablate_heads": "intervene.ablate_heads",
     "edit_attention": "intervene.edit_attention",
     "drop_tokens": "intervene.suppress",
@@ -153,15 +153,15 @@ _HOMES = {
     "SAE": "sae.sae",
     "sae_features": "sae.features",
     "FeatureActivations": "sae.feature_activations",
-    "feature_stats": "sae.feature_stats",
-    "FeatureStats": "sae.stats",
-    "steer": "sae.steering",
-    "agreement": "evaluate.agreement",
+    "feature_stats": "sae.statistics.feature_stats",
+    "FeatureStats": "sae.statistics.stats",
+    "steer": "sae.steering.steer",
+    "agreement": "evaluate.metrics.agreement",
     "head_statistics": "statistics.head_statistics",
     "induction_score": "statistics.induction",
     "retrieval_score": "statistics.retrieval",
     "MixingMap": "explanations.mixing_map",
-    "ContributionGraph": "explanations.graph",
+    "ContributionGraph": "explanations.mixing.graph",
     "Attributions": "explanations.attributions",
     "HeadView": "views.head_view",
     "Heatmap": "views.heatmap",

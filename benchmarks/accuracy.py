@@ -14,8 +14,8 @@ import sys
 
 from tested import ROOT, SHARED
 
-from tests.explanations.comparing import HEADS, measured, row
-from tests.explanations.comparisons import COMPARISONS
+from tests.explanations.mixing.comparing import HEADS, measured, row
+from tests.explanations.mixing.comparisons import COMPARISONS
 
 PAGE = ROOT / "docs" / "accuracy.md"
 MARK = "| file | quantity |"

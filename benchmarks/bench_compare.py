@@ -22,8 +22,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 
 import attnwidgets as aw
-from attnwidgets.evaluate import packing
-from attnwidgets.tracing import differentiable
+from attnwidgets.evaluate.removals import packing
+from attnwidgets.tracing.gradients import differentiable
 
 METRICS = ["comprehensiveness", "sufficiency"]
 

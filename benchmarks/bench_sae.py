@@ -21,7 +21,7 @@ import attnwidgets as aw
 from attnwidgets._progress import observing
 from attnwidgets.sae.corpus import Corpus, batches
 from attnwidgets.sae.measures import Measures
-from attnwidgets.tracing.borrow import borrowed
+from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.views.features.data import columns_of, page_of, size_of
 
 if TYPE_CHECKING:

@@ -153,7 +153,7 @@ def built(make: Callable[[], Any]) -> Any:
 
 def attnlrp(found: Any) -> str:
     """Return AttnLRP's sum at the first block, biases in place, as a share of the target."""
-    from attnwidgets.explanations.conservation import made_up
+    from attnwidgets.explanations.attribution.conservation import made_up
 
     trace = aw.trace(found, None, **made_up(found))
     main = trace.streams[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.compat.display import check_action, handed_over
-from attnwidgets.explanations.attention import attention as attention_map
+from attnwidgets.explanations.mixing.attention import attention as attention_map
 from attnwidgets.export.bertviz import to_bertviz
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.views.head_grid import HeadGrid
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.tracing.given import GivenTrace
-    from attnwidgets.tracing.units import TokenAxis
+    from attnwidgets.tracing.text.units import TokenAxis
 
 __all__ = ["head_view", "model_view", "to_bertviz"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.explanation import Explanation, Prediction, Predictions
-from attnwidgets.explanations.graph import ContributionGraph
+from attnwidgets.explanations.mixing.graph import ContributionGraph
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import Method, MethodTable, explain, method, methods
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.tracing.units import Unit
+    from attnwidgets.tracing.text.units import Unit
 
 Groups = tuple[tuple[int, ...], ...]
 Float = NDArray[np.float64]

@@ -19,7 +19,7 @@ from attnwidgets.explanations.explanation import (
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.explanations.selecting import listed, position
-from attnwidgets.tracing.units import TokenAxis, Unit
+from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnwidgets.tracing.units import TokenAxis, Unit
+from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 
 def plain(value: Any) -> Any:

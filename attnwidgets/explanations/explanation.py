@@ -283,10 +283,10 @@ class Explanation(ABC):
 _TEXT_SHOWN = 60
 # Kinds that register themselves outside this package.
 _ELSEWHERE = {
-    "Scorecard": "attnwidgets.evaluate.scorecard",
+    "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",
-    "FeatureStats": "attnwidgets.sae.stats",
-    "Agreement": "attnwidgets.evaluate.agreement_matrix",
+    "FeatureStats": "attnwidgets.sae.statistics.stats",
+    "Agreement": "attnwidgets.evaluate.metrics.agreement_matrix",
     "HeadStatistics": "attnwidgets.statistics.table",
 }
 

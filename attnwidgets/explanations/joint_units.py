@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.tracelike import TraceLike
-    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 
 @dataclass(frozen=True)

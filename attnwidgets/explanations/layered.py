@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.attributions import Attributions
     from attnwidgets.explanations.vectors import Scheme, Vector
-    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 
 class ReadByUnits(Layered):

@@ -15,7 +15,7 @@ from attnwidgets.explanations.map_units import ReadByUnits
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.explanations.selecting import pick, position, spoken_range
 from attnwidgets.explanations.vectors import reduced
-from attnwidgets.tracing.units import TokenAxis
+from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import suggest
 
 if TYPE_CHECKING:
-    from attnwidgets.tracing.layout import Layout
+    from attnwidgets.tracing.algebra.layout import Layout
 
 # (trace, stream) -> "" or what is missing, to be read after "needs ..., "
 Check = Callable[[Any, str], str]
@@ -124,9 +124,9 @@ def _blocks(trace: Any, stream: str) -> str:
     missing = _recorded_model(trace, stream)
     if missing:
         return missing
-    from attnwidgets.tracing.block_runs import owner
-    from attnwidgets.tracing.blocks import fitting
-    from attnwidgets.tracing.borrow import unwrap
+    from attnwidgets.tracing.algebra.block_runs import owner
+    from attnwidgets.tracing.algebra.blocks import fitting
+    from attnwidgets.tracing.recording.borrow import unwrap
 
     model = unwrap(trace.model)
     for name in dict.fromkeys(layer.call.name for layer in trace.stream_table[stream].layers):

@@ -104,6 +104,7 @@ def default_stream(trace: Any) -> str:
     return str(getattr(trace, "default_stream", None) or getattr(trace, "stream", "self"))
 
 
+_HOMES = ("attnwidgets.explanations.mixing", "attnwidgets.explanations.attribution")  # a method a file
 _METHODS: dict[str, Method] = {}
 
 
@@ -172,9 +173,10 @@ def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
         trace: Where given, the table also says which methods serve it, and what stands against the others.
         stream: Which stream of `trace`; its default otherwise.
     """
-    package = importlib.import_module("attnwidgets.explanations")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for name in _HOMES:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{name}.{module.name}")
     found = dict(sorted(_METHODS.items()))
     if trace is None:
         return MethodTable(found)

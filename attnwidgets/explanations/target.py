@@ -164,8 +164,8 @@ def tokenizer_of(trace: Trace) -> Any:
 
 def token_id(trace: Trace, text: str, name: str) -> int:
     """Return the id of a string that is one token, at the start of a word where it has no leading space."""
-    from attnwidgets.tracing.borrow import borrowed_tokenizer
-    from attnwidgets.tracing.inputs import display_tokens
+    from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
+    from attnwidgets.tracing.recording.inputs import display_tokens
 
     tokenizer = tokenizer_of(trace)
     if tokenizer is None:
@@ -273,7 +273,7 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
     def checked(outputs: Any) -> Tensor:
         from torch import Tensor
 
-        from attnwidgets.tracing.recorder import main_output
+        from attnwidgets.tracing.recording.recorder import main_output
 
         found = score(outputs)
         wanted = (

@@ -9,7 +9,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.explanations.explanation import Predictions
 
 if TYPE_CHECKING:
-    from attnwidgets.tracing.units import TokenAxis
+    from attnwidgets.tracing.text.units import TokenAxis
 
 
 class TraceLike(Protocol):

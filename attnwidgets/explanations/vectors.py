@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.layered import Layered
-    from attnwidgets.tracing.units import Unit
+    from attnwidgets.tracing.text.units import Unit
 
 Scheme = Literal["row", "column_mean", "column_sum", "column_max", "row_sum", "row_mean", "row_max"]
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.again import own_logits, predictions_of
-from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.interventions import interventions as in_force
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.places import block_names
-from attnwidgets.tracing.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Replay:
     """A trace's model held ready to run on its input from a layer on; a context manager."""
 
     def __init__(self, trace: Trace) -> None:
-        from attnwidgets.tracing.attention_function import UnsupportedModelError
+        from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
         if not isinstance(trace, Trace) or trace.model is None:
             message = "a preview runs the model, and this trace has none; make it with aw.trace(model, ...)"

@@ -105,7 +105,7 @@ def randomized(
 
     Source: Adebayo et al. 2018, section 3.
     """
-    from attnwidgets.tracing.borrow import unwrap
+    from attnwidgets.tracing.recording.borrow import unwrap
 
     inner = unwrap(model)
     if copy:

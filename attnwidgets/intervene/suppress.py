@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.intervene.heads import chosen_heads, positions, said_heads, sites_of, some_layers, spoken
-from attnwidgets.tracing.attention_function import attention_weights
 from attnwidgets.tracing.interventions import Intervention
+from attnwidgets.tracing.recording.attention_function import attention_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,16 +12,16 @@ from torch import Tensor
 from attnwidgets._progress import progress
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.differentiable import differentiable, gradients
-from attnwidgets.tracing.soundness import diagnosis, usable
+from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
+from attnwidgets.tracing.gradients.soundness import diagnosis, usable
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.relevance.rules import Bias, Rule
     from attnwidgets.sae.site import Site
-    from attnwidgets.tracing.differentiable import At, Graph, Place, Precision
+    from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
     from attnwidgets.tracing.trace import Trace
 
     # Takes a model's outputs and returns the numbers to explain, differentiably.

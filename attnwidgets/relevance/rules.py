@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from attnwidgets.sae.elsewhere import beside, elsewhere
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.sae.site import Site, resolve_site
 from attnwidgets.sae.tap import reading
-from attnwidgets.tracing.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.batch import collate
-from attnwidgets.tracing.inputs import Sample, limit_of, special_ids, text_tokenizer
-from attnwidgets.tracing.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.batch import collate
+from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ from attnwidgets.sae.corpus import batches, by_token, counts_mask
 from attnwidgets.sae.measures import measure
 from attnwidgets.sae.site import hook_name, resolve_site, sites_of_blocks
 from attnwidgets.sae.tap import tapped
-from attnwidgets.tracing.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

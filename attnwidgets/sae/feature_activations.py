@@ -15,7 +15,7 @@ from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
 from attnwidgets.explanations.selecting import listed, pick, position
-from attnwidgets.tracing.units import TokenAxis
+from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.tracing.units import Unit
+    from attnwidgets.tracing.text.units import Unit
 
 _SHOWN = 5  # features of a picture
 

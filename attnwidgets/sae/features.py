@@ -11,10 +11,10 @@ from attnwidgets.sae.check import require_width, site_of
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.sae import SAE, as_sae
 from attnwidgets.sae.tap import reading
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.places import block_names
-from attnwidgets.tracing.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 
 if TYPE_CHECKING:
     from torch import nn

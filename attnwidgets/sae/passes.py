@@ -10,8 +10,8 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.selecting import listed
-from attnwidgets.tracing.attention_function import UnsupportedModelError
 from attnwidgets.tracing.places import stacks, word_embeddings
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

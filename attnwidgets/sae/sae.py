@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.sae.check import SAECheck
     from attnwidgets.sae.forms import Lecture
-    from attnwidgets.sae.history import History
+    from attnwidgets.sae.training.history import History
 
 
 class _TrainOrMode:
@@ -28,7 +28,7 @@ class _TrainOrMode:
     def __get__(self, instance: SAE | None, owner: type[SAE]) -> Callable[..., Any]:
         if instance is not None:
             return MethodType(nn.Module.train, instance)
-        from attnwidgets.sae.train import train
+        from attnwidgets.sae.training.train import train
 
         return train
 

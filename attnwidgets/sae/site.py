@@ -26,15 +26,15 @@ from torch import nn
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.selecting import listed
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.blocks import fitting
-from attnwidgets.tracing.layouts import LAYOUTS
+from attnwidgets.tracing.algebra.blocks import fitting
+from attnwidgets.tracing.algebra.layouts import LAYOUTS
 from attnwidgets.tracing.places import stacks
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from attnwidgets.tracing.layout import Layout
+    from attnwidgets.tracing.algebra.layout import Layout
 
 Side = Literal["input", "output"]
 
@@ -124,7 +124,7 @@ def resolve_site(model: nn.Module, name: str, *others: str) -> Site:
     """Return where a name is in a model; the first of several that is there.
 
     Args:
-        model: Without wrappers (`attnwidgets.tracing.borrow.unwrap`).
+        model: Without wrappers (`attnwidgets.tracing.recording.borrow.unwrap`).
         name: As the module says above.
         others: Names to try where that one is not there.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.rank_measures import spearman
+from attnwidgets.evaluate.metrics.rank_measures import spearman
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.explanations.tracelike import require_trace, resolve_stream
@@ -179,7 +179,7 @@ def _exact(trace: Trace, target: Target, stream: str, batch_size: int, *, watche
 
 def _estimate(trace: Trace, target: Target, stream: str) -> Float:
     """Return the first-order estimate [layer, head]; NaN for heads a layer does not have."""
-    from attnwidgets.tracing.differentiable import differentiable, gradients
+    from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
 
     found = np.full((trace.n_layers(stream), trace.n_heads(stream)), np.nan)
     with differentiable(trace, "head_importance") as run:

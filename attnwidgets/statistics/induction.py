@@ -86,7 +86,7 @@ def induction_score(
     attends "to the tokens that preceded", and describe and plot heads that attend to what followed, which is
     what is measured here, and by TransformerLens.
     """
-    from attnwidgets.tracing.run import trace
+    from attnwidgets.tracing.recording.run import trace
 
     rows = repeated_tokens(
         model,
@@ -168,7 +168,7 @@ def _drawn_from(model: Any, tokenizer: Any) -> list[int]:
     size = getattr(table, "num_embeddings", None)
     special: frozenset[int] = frozenset()
     if tokenizer is not None:
-        from attnwidgets.tracing.inputs import special_ids
+        from attnwidgets.tracing.recording.inputs import special_ids
 
         special = special_ids(tokenizer)
         size = min(len(tokenizer), size or len(tokenizer))

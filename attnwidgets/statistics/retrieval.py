@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnwidgets.statistics.rows import Float
-    from attnwidgets.tracing.axes import Text
+    from attnwidgets.tracing.text.axes import Text
 
 PAPER = "Wu et al. 2025, Retrieval Head Mechanistically Explains Long-Context Factuality, section 2"
 RECALL = 0.5
@@ -102,7 +102,7 @@ def retrieval_score(
     model says twice counts once.
     """
     from attnwidgets._progress import progress
-    from attnwidgets.explanations.attention import attention
+    from attnwidgets.explanations.mixing.attention import attention
 
     wanted = needle if answer is None else answer
     if wanted not in needle:
@@ -164,7 +164,7 @@ def copied_share(trace: Any, needle: str | tuple[int, int]) -> Float:
 
 def _context(needle: str, haystack: str, words: int, depth: float) -> str:
     """Return the haystack in so many words with the needle between two of its sentences."""
-    from attnwidgets.tracing.words import sentence_spans
+    from attnwidgets.tracing.text.words import sentence_spans
 
     spoken = haystack.split()
     if not spoken or words < 1:
@@ -177,7 +177,7 @@ def _context(needle: str, haystack: str, words: int, depth: float) -> str:
 
 
 def _ask(model: Any, tokenizer: Any, context: str, question: str, template: str | None, new: int) -> Any:
-    from attnwidgets.tracing.run import trace
+    from attnwidgets.tracing.recording.run import trace
 
     if template is None and getattr(tokenizer, "chat_template", None):
         messages = [{"role": "user", "content": f"{context}\n\n{question}"}]
@@ -192,7 +192,7 @@ def _ask(model: Any, tokenizer: Any, context: str, question: str, template: str 
 
 def _find(trace: Any, needle: str | tuple[int, int]) -> _Needle:
     """Return where a needle lies in a trace with a continuation."""
-    from attnwidgets.tracing.inputs import text_of_ids, text_tokenizer
+    from attnwidgets.tracing.recording.inputs import text_of_ids, text_tokenizer
 
     if trace.boundary is None or trace.input_ids is None or len(trace.streams) > 1:
         message = (

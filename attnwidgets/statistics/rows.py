@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.explanations.aggregation import regroup
-from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.tracelike import require_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attnwidgets.tracing.units import TokenAxis
+    from attnwidgets.tracing.text.units import TokenAxis
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.batch import by_stream
-from attnwidgets.tracing.borrow import borrowed, unwrap
-from attnwidgets.tracing.inputs import text_tokenizer
 from attnwidgets.tracing.predictions import predict
-from attnwidgets.tracing.recorder import can_generate, record
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.batch import by_stream
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.inputs import text_tokenizer
+from attnwidgets.tracing.recording.recorder import can_generate, record
 from attnwidgets.tracing.sites import sites
 from attnwidgets.tracing.trace import RecordedLayer, Stream, Trace
 

@@ -11,12 +11,12 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.borrow import borrowed, unwrap
-from attnwidgets.tracing.inputs import display_tokens, limit_of, text_tokenizer
 from attnwidgets.tracing.precision import widened
-from attnwidgets.tracing.recorder import can_generate
-from attnwidgets.tracing.run import greedy
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer
+from attnwidgets.tracing.recording.recorder import can_generate
+from attnwidgets.tracing.recording.run import greedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

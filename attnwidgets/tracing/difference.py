@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnwidgets.tracing.inputs import text_tokenizer
 from attnwidgets.tracing.predictions import spelled
+from attnwidgets.tracing.recording.inputs import text_tokenizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

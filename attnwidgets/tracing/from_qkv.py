@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from attnwidgets._errors import suggest
-from attnwidgets.tracing.axes import numbered
 from attnwidgets.tracing.given import GivenTrace, axis_of_tokens
 from attnwidgets.tracing.precision import widened
-from attnwidgets.tracing.recorder import Call
+from attnwidgets.tracing.recording.recorder import Call
+from attnwidgets.tracing.text.axes import numbered
 from attnwidgets.tracing.trace import RecordedLayer, Stream
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.tracing.axes import Text, numbered
-from attnwidgets.tracing.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.precision import kept_dtype
+from attnwidgets.tracing.text.axes import Text, numbered
+from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
+from attnwidgets.tracing.text.units import TokenAxis, Unit
+from attnwidgets.tracing.text.words import unit_from_ids
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
-from attnwidgets.tracing.units import TokenAxis, Unit
-from attnwidgets.tracing.words import unit_from_ids
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
 # key).

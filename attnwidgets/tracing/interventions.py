@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.attention_function import NAME, UnsupportedModelError, changers
-from attnwidgets.tracing.borrow import borrowed, configs_of, implementation, unwrap
-from attnwidgets.tracing.recorder import register
+from attnwidgets.tracing.recording.attention_function import NAME, UnsupportedModelError, changers
+from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation, unwrap
+from attnwidgets.tracing.recording.recorder import register
 from attnwidgets.tracing.sites import Turns, sites
 
 if TYPE_CHECKING:

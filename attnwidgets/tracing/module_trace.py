@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.tracing.axes import numbered
-from attnwidgets.tracing.borrow import borrowed
+from attnwidgets.tracing.recording.borrow import borrowed
+from attnwidgets.tracing.text.axes import numbered
+from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.tracing.trace import Stream, Trace
-from attnwidgets.tracing.units import TokenAxis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

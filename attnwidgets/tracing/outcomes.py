@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from attnwidgets.tracing.borrow import unwrap
-from attnwidgets.tracing.inputs import text_tokenizer
 from attnwidgets.tracing.predictions import spelled
-from attnwidgets.tracing.recorder import can_generate
+from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.inputs import text_tokenizer
+from attnwidgets.tracing.recording.recorder import can_generate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

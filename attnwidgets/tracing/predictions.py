@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.display import visible
 from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.text.display import visible
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,6 +81,6 @@ def spelled(tokenizer: Any, token: int) -> str:
     """Return the display string of a token id; the id itself without a tokenizer."""
     if tokenizer is None:
         return str(token)
-    from attnwidgets.tracing.inputs import display_tokens
+    from attnwidgets.tracing.recording.inputs import display_tokens
 
     return display_tokens(tokenizer, [token])[0] or visible(str(token))

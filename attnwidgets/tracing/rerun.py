@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.borrow import borrowed, unwrap
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.precision import HALF, widened
-from attnwidgets.tracing.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.watching import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.trace import RecordedLayer, Trace
-from attnwidgets.tracing.watching import HIDDEN_DIMS, is_cache, is_hidden, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from attnwidgets.tracing.recorder import Call
-    from attnwidgets.tracing.watching import Invocation, Watch
+    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.watching import Invocation, Watch
 
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

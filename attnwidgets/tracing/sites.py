@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.batch import by_stream
-from attnwidgets.tracing.borrow import unwrap
 from attnwidgets.tracing.places import recorded, stacks
+from attnwidgets.tracing.recording.batch import by_stream
+from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:

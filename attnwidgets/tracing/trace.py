@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.tracing.attention_function import UnsupportedModelError, attention_weights
 from attnwidgets.tracing.precision import kept_dtype
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError, attention_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.difference import Difference
     from attnwidgets.tracing.predictions import Prediction
-    from attnwidgets.tracing.recorder import Call
-    from attnwidgets.tracing.units import TokenAxis, Unit
+    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 

@@ -83,7 +83,7 @@ def _maps_beside(maps: Sequence[Any], labels: Sequence[str], title: str) -> Any:
     if any((item.layers, item.heads, item.key) != (first.layers, first.heads, first.key) for item in maps):
         return None
     from attnwidgets.explanations import MixingMap
-    from attnwidgets.tracing.units import TokenAxis
+    from attnwidgets.tracing.text.units import TokenAxis
 
     query = TokenAxis.plain(labels, name=first.unit)
     # The rows are targets, and stand beside any unit of the sources.

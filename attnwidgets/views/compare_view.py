@@ -106,7 +106,7 @@ class CompareView(View):
     def _agreement(
         self, layer: int, query: int | None, unit: str, *, special: bool, by: str
     ) -> tuple[dict[str, Any], list[bytes]]:
-        from attnwidgets.evaluate.agreement import MEASURES, agreement
+        from attnwidgets.evaluate.metrics.agreement import MEASURES, agreement
 
         vectors = self._compared.attributions(layer, query, unit)
         options: Any = {"special": bool(special), "by": str(by)}

@@ -100,7 +100,7 @@ def explore(
         stats: What `aw.feature_stats` says of them.
         **trace_options: Everything else `aw.trace` takes (text_pair, words, max_new_tokens, ...).
     """
-    from attnwidgets.tracing.run import trace
+    from attnwidgets.tracing.recording.run import trace
 
     traced = trace(model, tokenizer, text, **trace_options)
     if isinstance(traced, list):

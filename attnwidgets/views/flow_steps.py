@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.explanations.graph import ContributionGraph
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.through_layers import (
+from attnwidgets.explanations.mixing.graph import ContributionGraph
+from attnwidgets.explanations.mixing.through_layers import (
     DEFAULT_WEIGHT,
     followed,
     mixed,
     require_share,
     shares,
 )
+from attnwidgets.explanations.mixing_map import MixingMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from attnwidgets.views.wire.questions import Topic
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from attnwidgets.explanations.attention_row import AttentionRow, Float
+    from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
     from attnwidgets.views.wire.questions import Answer
 
 PAGE_BUDGET = 400_000
@@ -60,7 +60,7 @@ class NeuronView(View):
         }
 
     def _row(self, stream: str, layer: int, head: int, query: int) -> Answer:
-        from attnwidgets.explanations.attention_row import attention_row
+        from attnwidgets.explanations.mixing.attention_row import attention_row
 
         row = attention_row(self._trace, int(layer), int(head), int(query), stream=str(stream))
         series = series_of(row)
@@ -75,7 +75,7 @@ class NeuronView(View):
         return meta, [_packed(row.query), *(_packed(values) for values in series.values())]
 
     def _keys_of(self, stream: str, layer: int, head: int) -> Answer:
-        from attnwidgets.explanations.attention_row import key_vectors
+        from attnwidgets.explanations.mixing.attention_row import key_vectors
 
         keys = key_vectors(self._trace, int(layer), int(head), stream=str(stream))
         return {"keys": keys.shape[0], "dim": keys.shape[1]}, [_packed(keys)]
@@ -137,7 +137,7 @@ def _with_queries(trace: Any) -> Any:
         what = type(trace).__name__
         hint = f"; give the trace that the {what} is of" if is_explanation(trace) else ""
         raise TypeError(f"NeuronView() shows a trace, not {what}{hint}: aw.trace(model, tokenizer, text).")
-    from attnwidgets.tracing.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
     try:
         trace.query_key(0)

@@ -32,7 +32,7 @@ def is_explanation(shown: Any) -> bool:
 
 def attention_of(trace: Any) -> list[Any]:
     """Return the attention of every stream of a trace, the default one first."""
-    from attnwidgets.explanations.attention import attention
+    from attnwidgets.explanations.mixing.attention import attention
 
     streams = [trace.default_stream, *(name for name in trace.streams if name != trace.default_stream)]
     return [attention(trace, stream=name) for name in streams]
@@ -118,7 +118,7 @@ def askable(shown: Any, explanations: Sequence[Any]) -> dict[str, Entry]:
 
 
 def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
-    from attnwidgets.explanations.rollout import rollout
+    from attnwidgets.explanations.mixing.rollout import rollout
 
     offered = [shown.method]
     square = not is_attributions(shown) and shown.query == shown.key

@@ -57,7 +57,7 @@ def prediction_topics(trace: Trace | None) -> dict[str, Topic]:
 
 def _reads_on(trace: Trace) -> bool:
     """Return whether the tokens of a trace were predicted one after the other."""
-    from attnwidgets.explanations.surprisal import surprisals
+    from attnwidgets.explanations.attribution.surprisal import surprisals
 
     try:
         surprisals(trace)
@@ -85,7 +85,7 @@ def _outcomes(trace: Trace, position: int | None = None) -> tuple[dict[str, Any]
 
 
 def _surprisal(trace: Trace) -> tuple[dict[str, Any], list[bytes]]:
-    from attnwidgets.explanations.surprisal import MEASURES, surprisals
+    from attnwidgets.explanations.attribution.surprisal import MEASURES, surprisals
 
     stream = "decoder" if "decoder" in trace.streams else trace.default_stream
     values = surprisals(trace) / MEASURES["bits"]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.removal import Operator
-    from attnwidgets.evaluate.removal_curves import Removal
+    from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.evaluate.removals.removal_curves import Removal
     from attnwidgets.explanations.target import Target
     from attnwidgets.views.wire.questions import Answer
     from attnwidgets.views.wire.sources import Source
@@ -75,8 +75,8 @@ class RemovalView(View):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        from attnwidgets.evaluate.explained import result_name, source_of
-        from attnwidgets.evaluate.removal import require_operator
+        from attnwidgets.evaluate.examples.explained import result_name, source_of
+        from attnwidgets.evaluate.removals.removal import require_operator
         from attnwidgets.explanations.targets import resolve_target
 
         if not is_trace(trace):
@@ -134,7 +134,7 @@ def removal_topics(view: View, trace: Any) -> dict[str, Topic]:
 
 def usual_operator(trace: Any, target: Target, stream: str) -> Operator:
     """Return the operator that a view opens with: "mask" where it is possible, or the first that is."""
-    from attnwidgets.evaluate.removal import refusals
+    from attnwidgets.evaluate.removals.removal import refusals
 
     reasons = refusals(trace, target, stream)
     return next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
@@ -181,8 +181,8 @@ class Removals:
         target: int | None,
         operator: str | None,
     ) -> Answer:
-        from attnwidgets.evaluate.removal import refusals
-        from attnwidgets.evaluate.removal_curves import removal_steps
+        from attnwidgets.evaluate.removals.removal import refusals
+        from attnwidgets.evaluate.removals.removal_curves import removal_steps
 
         args = {
             "source": source,
@@ -224,7 +224,7 @@ class Removals:
         return self._answer("removal", args, tuple(args.values()), answer)
 
     def _baselines(self, source: str, target: int | None, operator: str | None) -> Answer:
-        from attnwidgets.evaluate.removal_curves import removal_baselines
+        from attnwidgets.evaluate.removals.removal_curves import removal_baselines
 
         found = self._source(source)
         removal = self._removal(found, target, operator)
@@ -262,8 +262,8 @@ class Removals:
         return found
 
     def _removal(self, source: Source, target: int | None, operator: str | None) -> Removal:
-        from attnwidgets.evaluate.removal import require_operator
-        from attnwidgets.evaluate.removal_curves import Removal
+        from attnwidgets.evaluate.removals.removal import require_operator
+        from attnwidgets.evaluate.removals.removal_curves import Removal
         from attnwidgets.explanations.targets import resolve_target
 
         explanation = source.explanation
@@ -357,7 +357,7 @@ def _stream_of(explanation: Any, trace: Any) -> str:
     Raises:
         ValueError: It is of another input.
     """
-    from attnwidgets.evaluate.explained import stream_of_axis
+    from attnwidgets.evaluate.examples.explained import stream_of_axis
 
     axis = explanation.axis if hasattr(explanation, "axis") else explanation.key
     return stream_of_axis(axis, explanation.stream, trace, str(explanation.method), "the trace")
@@ -365,7 +365,7 @@ def _stream_of(explanation: Any, trace: Any) -> str:
 
 def _stand_in(trace: Any, operator: str) -> str:
     """Return the token that stands where one was removed, or ""."""
-    from attnwidgets.evaluate.removal import id_of
+    from attnwidgets.evaluate.removals.removal import id_of
     from attnwidgets.explanations.target import tokenizer_of
 
     number = id_of(trace, operator) if operator in {"mask", "pad"} else None

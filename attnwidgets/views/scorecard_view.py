@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.scorecard import Scorecard
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 
 class ScorecardView(StandaloneView):
@@ -104,9 +104,9 @@ class ScorecardView(StandaloneView):
 
 def described(name: str, card: Scorecard) -> dict[str, Any]:
     """Return a scorecard as the browser is told of it (`Card` of ScorecardView.ts)."""
-    from attnwidgets.evaluate.curves import aopc
-    from attnwidgets.evaluate.directions import direction_of
-    from attnwidgets.evaluate.table import order_of, row_is_baseline
+    from attnwidgets.evaluate.scorecards.curves import aopc
+    from attnwidgets.evaluate.scorecards.directions import direction_of
+    from attnwidgets.evaluate.scorecards.table import order_of, row_is_baseline
     from attnwidgets.views.wire.header import model_name
 
     rows = order_of(card)

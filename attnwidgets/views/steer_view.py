@@ -76,7 +76,7 @@ class SteerView(FeatureView):
         from attnwidgets.demo.sentiment import demo_texts
         from attnwidgets.sae.features import sae_features
         from attnwidgets.sae.sae import as_sae
-        from attnwidgets.sae.steered import Steered
+        from attnwidgets.sae.steering.steered import Steered
 
         trace = shown if is_trace(shown) else _traced(shown, tokenizer, text)
         sae = as_sae(sae)
@@ -139,7 +139,7 @@ class SteerView(FeatureView):
         ]
 
     def _compared(self, kind: str, feature: int, scale: float) -> Answer:
-        from attnwidgets.sae.steered import differing, side_by_side
+        from attnwidgets.sae.steering.steered import differing, side_by_side
 
         if not LOW <= scale <= HIGH:
             raise ValueError(f"scale={scale} is out of range: the slider goes from {LOW:g} to {HIGH:g}.")
@@ -169,6 +169,6 @@ def _traced(model: Any, tokenizer: Any, text: Any) -> Any:
             "SteerView() takes what aw.trace returned, or a model with tokenizer= and text=: "
             'aw.SteerView(model, sae, feature, tokenizer=tokenizer, text="...").'
         )
-    from attnwidgets.tracing.run import trace
+    from attnwidgets.tracing.recording.run import trace
 
     return trace(model, tokenizer, text)

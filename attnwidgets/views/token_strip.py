@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnwidgets.views.base import View
 
 if TYPE_CHECKING:
-    from attnwidgets.evaluate.robustness import Robustness
+    from attnwidgets.evaluate.metrics.robustness import Robustness
 
 
 class TokenStrip(View):

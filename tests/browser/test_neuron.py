@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations.attention_row import attention_row
+from attnwidgets.explanations.mixing.attention_row import attention_row
 
 TOKENS = ["the", "cat", "<b>sat</b>", "\u202eon", "מחצלת", "."]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.evaluate.rank_measures import kendall, spearman, top_k_overlap
-from attnwidgets.tracing.units import TokenAxis, Unit
+from attnwidgets.evaluate.metrics.rank_measures import kendall, spearman, top_k_overlap
+from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 # Few different values, so that most examples have ties.
 VECTORS = st.integers(2, 7).flatmap(

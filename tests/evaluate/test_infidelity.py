@@ -11,11 +11,11 @@ import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.evaluate import infidelity
-from attnwidgets.evaluate.infidelity import mean_squared_error
+from attnwidgets.evaluate.metrics.infidelity import mean_squared_error
 from attnwidgets.explanations import Attributions
 from attnwidgets.explanations.asked import asked
-from attnwidgets.explanations.embedding_gradients import embedding_gradients
-from attnwidgets.tracing.differentiable import differentiable
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
+from attnwidgets.tracing.gradients.differentiable import differentiable
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

@@ -23,7 +23,7 @@ from attnwidgets.evaluate import (
     robustness,
     uniform_attention,
 )
-from attnwidgets.evaluate.attention_swaps import jensen_shannon, total_variation
+from attnwidgets.evaluate.metrics.attention_swaps import jensen_shannon, total_variation
 from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.evaluate.choices import CHOICES, HEADS
-from attnwidgets.evaluate.robustness import robustness
+from attnwidgets.evaluate.metrics.choices import CHOICES, HEADS
+from attnwidgets.evaluate.metrics.robustness import robustness
 from attnwidgets.export import saving
 from attnwidgets.export.shown import Shown
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from attnwidgets.tracing.given import from_attentions
-
-from .made import shares
+from tests.explanations.made import shares
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnwidgets.explanations import MixingMap
-from attnwidgets.tracing.units import TokenAxis, Unit
+from attnwidgets.tracing.text.units import TokenAxis, Unit
 from tests.tracing import tiny
 
 TOKENS = ("[CLS]", "un", "##believ", "##able", "news", ".", "[SEP]")

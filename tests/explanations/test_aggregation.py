@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.tracing.units import TokenAxis
-
-from .made import attention_map, axis, shares, unit
+from attnwidgets.tracing.text.units import TokenAxis
+from tests.explanations.made import attention_map, axis, shares, unit
 
 
 @st.composite

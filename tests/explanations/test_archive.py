@@ -9,10 +9,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from attnwidgets.explanations import Attributions, MixingMap, Prediction, Predictions
-from attnwidgets.explanations.rollout import rollout
+from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.export.archive import ArchiveError, load
-
-from .made import attention_map, axis, shares
+from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = ("</script>", "nul\0", "\u202eevil", "a\ud800b", '"quoted"', "日本")
 

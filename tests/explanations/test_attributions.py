@@ -7,9 +7,8 @@ import pytest
 
 from attnwidgets.explanations import Attributions
 from attnwidgets.export.archive import load
-
-from . import made
-from .made import TOKENS, attention_map, axis
+from tests.explanations import made
+from tests.explanations.made import TOKENS, attention_map, axis
 
 VALUES = np.array([[0.5, -1, 2, 0, 1, 0, 0], [1, 1, -3, 0, 0, 0, 2]])
 

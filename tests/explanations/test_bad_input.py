@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from attnwidgets.explanations.registry import methods
-from attnwidgets.tracing import recorder
 from attnwidgets.tracing.given import from_attentions
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording.run import trace
+from tests.explanations.ways import traced
 from tests.tracing import tiny
 from tests.tracing.families import OUTSIDE
-
-from .mixing import traced
 
 ON_BLOCKS = {"recorded model", "blocks", "own blocks"}
 MIXING = {"attention", "map", *ON_BLOCKS}

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from attnwidgets.explanations import explanation as module
-
-from .made import attention_map
+from tests.explanations.made import attention_map
 
 
 class FakeView:
@@ -63,7 +62,8 @@ def test_what_fails_is_said_and_hides_nothing(notebook, monkeypatch):
 
 def test_loading_the_package_loads_nothing_heavy():
     program = (
-        "import sys, attnwidgets.explanations, attnwidgets.explanations.rollout, attnwidgets.export.archive\n"
+        "import sys, attnwidgets.explanations\n"
+        "import attnwidgets.explanations.mixing.rollout, attnwidgets.export.archive\n"
         "attnwidgets.explanations.methods()\n"
         "print(sorted({'torch', 'transformers', 'matplotlib', 'pandas', 'anywidget'} & set(sys.modules)))"
     )

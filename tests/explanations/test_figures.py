@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.explanations.rollout import rollout
+from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.export.figures import png
 from attnwidgets.export.labels import printable
-
-from .made import attention_map, axis, shares
+from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = (
     "$\\frac{",

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import attnwidgets as aw
 from attnwidgets import statistics
 from attnwidgets.statistics.figures import panels
-
-from .made import TOKENS, axis, shares, unit
+from tests.explanations.made import TOKENS, axis, shares, unit
 
 N = len(TOKENS)
 CLS, SEP = 0, N - 1

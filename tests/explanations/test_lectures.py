@@ -9,8 +9,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import remove
-
-from .made import shares
+from tests.explanations.made import shares
 
 LAYERS, HEADS, N = 3, 2, 5
 SENTENCES = (

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from attnwidgets.explanations import MixingMap
-from attnwidgets.tracing.units import TokenAxis
-
-from .made import TOKENS, attention_map, axis, shares
+from attnwidgets.tracing.text.units import TokenAxis
+from tests.explanations.made import TOKENS, attention_map, axis, shares
 
 
 def counting(layers: int = 4):

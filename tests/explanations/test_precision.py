@@ -11,10 +11,9 @@ import torch
 
 from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.registry import Method, methods
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.run import trace
+from tests.explanations.made import random_classifier
 from tests.tracing import tiny
-
-from .made import random_classifier
 
 MODELS = {
     "classifier": random_classifier,

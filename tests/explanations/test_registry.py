@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from attnwidgets.explanations import MethodTable, MixingMap, explain, method, methods
-from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.needs import NEEDS, Need, at_most
 from attnwidgets.explanations.registry import Method
 from attnwidgets.tracing.given import from_attentions
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.run import trace
+from tests.explanations.made import attention_map, shares
 from tests.tracing import tiny
-
-from .made import attention_map, shares
 
 
 def test_every_method_says_what_it_is():

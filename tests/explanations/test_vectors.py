@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from attnwidgets.explanations import Attributions, MixingMap
-
-from .made import TOKENS, attention_map, shares
+from tests.explanations.made import TOKENS, attention_map, shares
 
 A = np.array([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.75, 0.25]])
 

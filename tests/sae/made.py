@@ -61,7 +61,7 @@ def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, text
     from attnwidgets.sae.check import counted
     from attnwidgets.sae.corpus import Corpus
     from attnwidgets.sae.site import resolve_site
-    from attnwidgets.tracing.borrow import borrowed
+    from attnwidgets.tracing.recording.borrow import borrowed
 
     with borrowed(model):
         corpus = Corpus(model, tokenizer, texts)

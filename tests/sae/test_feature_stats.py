@@ -158,7 +158,7 @@ def interrupted(texts, after: int):
 
 @pytest.mark.parametrize("after", [1, 5, 17])
 def test_a_run_that_was_stopped_goes_on_to_the_same_result(bert, sae, tmp_path, monkeypatch, after):
-    monkeypatch.setattr("attnwidgets.sae.feature_stats._TOKENS", (30, 30))
+    monkeypatch.setattr("attnwidgets.sae.statistics.feature_stats._TOKENS", (30, 30))
     options = {"context": 20, "checkpoint": tmp_path / "counts", "checkpoint_seconds": 0}
     whole = aw.feature_stats(sae, *bert, iter(made.CORPUS), context=20)
     with pytest.raises(StopError):
@@ -170,7 +170,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(bert, sae, tmp_path, 
 
 
 def test_a_checkpoint_of_something_else_is_refused(bert, sae, tmp_path, monkeypatch):
-    monkeypatch.setattr("attnwidgets.sae.feature_stats._TOKENS", (30, 30))
+    monkeypatch.setattr("attnwidgets.sae.statistics.feature_stats._TOKENS", (30, 30))
     options = {"context": 20, "checkpoint": tmp_path / "counts", "checkpoint_seconds": 0}
     with pytest.raises(StopError):
         aw.feature_stats(sae, *bert, interrupted(made.CORPUS, 9), **options)
@@ -188,7 +188,7 @@ def test_a_checkpoint_of_something_else_is_refused(bert, sae, tmp_path, monkeypa
 
 
 def test_chunks_do_not_change_what_is_found(bert, sae, stats, monkeypatch):
-    monkeypatch.setattr("attnwidgets.sae.feature_stats._TOKENS", (25, 25))
+    monkeypatch.setattr("attnwidgets.sae.statistics.feature_stats._TOKENS", (25, 25))
     cut = aw.feature_stats(sae, *bert, made.CORPUS, window=(3, 2), context=20, examples=6)
     assert [cut.feature(j).count for j in range(20)] == [stats.feature(j).count for j in range(20)]
     for j in range(20):

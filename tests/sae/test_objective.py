@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnwidgets.sae import objective
-from attnwidgets.sae.objective import AUXILIARY, Weights, lecture_loss, topk_loss
+from attnwidgets.sae.training import objective
+from attnwidgets.sae.training.objective import AUXILIARY, Weights, lecture_loss, topk_loss
 
 D, F, B = 6, 24, 16
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from attnwidgets.sae.site import Site, hook_name, resolve_site, sites_of_blocks
 from attnwidgets.sae.tap import reading, tapped
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.borrow import borrowed
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed
 from tests.tracing import tiny
 
 IDS = torch.tensor([[5, 9, 11, 7, 30, 8], [6, 9, 10, 11, 24, 5]])

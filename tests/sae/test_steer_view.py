@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.sae.steered import differing, side_by_side
+from attnwidgets.sae.steering.steered import differing, side_by_side
 from attnwidgets.tracing.predictions import spelled
 from attnwidgets.views.steer_view import HIGH, LOW
 from tests.tracing import tiny

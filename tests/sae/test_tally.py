@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnwidgets.sae.slots import NONE, Slots, rank_in_group
-from attnwidgets.sae.tally import BINS, INTERVALS, Chunk, Tally
+from attnwidgets.sae.statistics.slots import NONE, Slots, rank_in_group
+from attnwidgets.sae.statistics.tally import BINS, INTERVALS, Chunk, Tally
 
 FEATURES = 6
 

@@ -12,9 +12,9 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets._progress import Cancelled, observing
-from attnwidgets.sae import training_run
-from attnwidgets.sae.history import History
-from attnwidgets.sae.training_run import TrainingDivergedError
+from attnwidgets.sae.training import training_run
+from attnwidgets.sae.training.history import History
+from attnwidgets.sae.training.training_run import TrainingDivergedError
 from tests.tracing import tiny
 
 SITE = "blocks.0.hook_resid_post"
@@ -173,7 +173,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(bert, tmp_path, monkeypa
         return advance(run)
 
     monkeypatch.setattr(training_run.Run, "_advance", counted)
-    monkeypatch.setattr("attnwidgets.sae.harvest._written", None)  # states are there already
+    monkeypatch.setattr("attnwidgets.sae.training.harvest._written", None)  # states are there already
     resumed = train(bert, checkpoint=tmp_path / "run", **options)
     assert steps[0] == after - after % 3
     assert torch.equal(resumed.W_enc, whole.W_enc)
@@ -435,7 +435,7 @@ def test_a_notebook_shows_one_line_that_changes(bert, monkeypatch):
         return Handle()
 
     monkeypatch.setattr(
-        "attnwidgets.sae.history.running_shell", lambda: types.SimpleNamespace(kernel=object())
+        "attnwidgets.sae.training.history.running_shell", lambda: types.SimpleNamespace(kernel=object())
     )
     monkeypatch.setattr("IPython.display.display", display)
     train(bert)

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from attnwidgets.tracing import contributions
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.block_runs import block_of
-from attnwidgets.tracing.borrow import borrowed
-from attnwidgets.tracing.contributions import parts_of
+from attnwidgets.tracing.algebra import contributions
+from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.given import from_attentions
-from attnwidgets.tracing.recorder import recording
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed
+from attnwidgets.tracing.recording.recorder import recording
+from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, IDS, JOINED, MORE
 

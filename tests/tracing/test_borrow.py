@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from attnwidgets.tracing.borrow import borrowed, configs_of, implementation
-from attnwidgets.tracing.recorder import recording
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation
+from attnwidgets.tracing.recording.recorder import recording
+from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 
 IDS = [5, 17, 31, 9]

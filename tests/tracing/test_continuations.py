@@ -12,7 +12,7 @@ import torch
 from attnwidgets._progress import Cancelled, observing
 from attnwidgets.tracing.continuations import continuations
 from attnwidgets.tracing.given import from_attentions
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 
 IDS = [5, 9, 17, 23, 11]

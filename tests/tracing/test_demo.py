@@ -11,7 +11,7 @@ import attnwidgets as aw
 from attnwidgets import demo
 from attnwidgets.demo import demo_model
 from attnwidgets.demo.classifier import accuracy
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.run import trace
 
 
 def load(kind: str) -> tuple[object, object]:

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing import memory
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.differentiable import differentiable, gradients
-from attnwidgets.tracing.frozen import frozen
 from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
+from attnwidgets.tracing.gradients.frozen import frozen
 from attnwidgets.tracing.memory import graph_bytes
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnwidgets.tracing.display import graphemes, visible
-from attnwidgets.tracing.inputs import encode, text_of_ids
+from attnwidgets.tracing.recording.inputs import encode, text_of_ids
+from attnwidgets.tracing.text.display import graphemes, visible
 from tests.tracing import tiny
 
 

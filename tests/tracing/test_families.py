@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from attnwidgets.tracing.attention_function import UnsupportedModelError
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
@@ -115,10 +115,10 @@ def test_clip_has_a_stream_for_each_tower() -> None:
     model = tiny.clip()
     model.text_model.config._attn_implementation = "eager"
     before = (model.config._attn_implementation, "eager", model.vision_model.config._attn_implementation)
-    from attnwidgets.tracing.batch import collate, traces_of
-    from attnwidgets.tracing.borrow import borrowed
-    from attnwidgets.tracing.inputs import Sample, text_of_ids
-    from attnwidgets.tracing.recorder import record
+    from attnwidgets.tracing.recording.batch import collate, traces_of
+    from attnwidgets.tracing.recording.borrow import borrowed
+    from attnwidgets.tracing.recording.inputs import Sample, text_of_ids
+    from attnwidgets.tracing.recording.recorder import record
 
     picture = torch.randn(1, 3, 24, 24, generator=torch.Generator().manual_seed(1))
     sample = Sample(IDS, text_of_ids(None, IDS), others={"pixel_values": picture})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnwidgets.explanations.attention import attention
+from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.tracing.given import from_attentions
 from tests.tracing import tiny
 

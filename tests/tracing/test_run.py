@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.tracing.run import trace
+from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.trace import byte_budget
 from tests.tracing import tiny
 

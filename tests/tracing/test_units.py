@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnwidgets.tracing.inputs import encode
-from attnwidgets.tracing.run import trace
-from attnwidgets.tracing.words import given_spans, sentence_spans, unit_from_ids, unit_from_spans, word_spans
+from attnwidgets.tracing.recording.inputs import encode
+from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.text.words import (
+    given_spans,
+    sentence_spans,
+    unit_from_ids,
+    unit_from_spans,
+    word_spans,
+)
 from tests.tracing import tiny
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations.graph import ContributionGraph
+from attnwidgets.explanations.mixing.graph import ContributionGraph
 from attnwidgets.views.flow_steps import flow_steps
 
 

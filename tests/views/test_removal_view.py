@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removal_curves import steps_of
+from attnwidgets.evaluate.removals.removal_curves import steps_of
 from attnwidgets.views.removal_view import removal_topics
 from attnwidgets.views.wire.questions import Questions
 from tests.explanations.made import random_classifier

@@ -24,9 +24,9 @@ from attnwidgets.sae.formats.files import (
     widened,
 )
 from attnwidgets.sae.formats.reader import Reader
-from attnwidgets.sae.history import History
 from attnwidgets.sae.normalisation import NORMALISATIONS
 from attnwidgets.sae.sae import SAE
+from attnwidgets.sae.training.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

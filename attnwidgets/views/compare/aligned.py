@@ -6,7 +6,7 @@ import unicodedata
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.units import TokenAxis, Unit
+from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.views.wire.same import units_of
 from attnwidgets.views.wire.sources import is_attributions
 

@@ -13,7 +13,7 @@ from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.vectors import REDUCED, row
-from attnwidgets.tracing.units import TokenAxis
+from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.views.compare.aligned import aligned, are_alike, axis_of, elements
 from attnwidgets.views.wire.sources import is_attributions
 

@@ -132,7 +132,7 @@ def _pairs(shown: Any) -> list[tuple[str, Any]]:
 def _explained(name: str, given: Any, methods: Any, *, several: bool) -> list[Item]:
     if is_explanation(given):
         return [Item(name or given.title, given)]
-    from attnwidgets.evaluate.maps import named
+    from attnwidgets.evaluate.examples.maps import named
 
     model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
     about = name or (model if several else "")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnwidgets.sae.feature_activations import FeatureActivations
-    from attnwidgets.sae.stats import FeatureStats
-    from attnwidgets.sae.summary import Example, FeatureSummary
+    from attnwidgets.sae.statistics.stats import FeatureStats
+    from attnwidgets.sae.statistics.summary import Example, FeatureSummary
 
     Answer = tuple[dict[str, Any], list[bytes]]
 

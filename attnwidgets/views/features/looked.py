@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from attnwidgets.sae.feature_activations import FeatureActivations
-from attnwidgets.sae.stats import FeatureStats
+from attnwidgets.sae.statistics.stats import FeatureStats
 from attnwidgets.views.features.data import activations_of, columns_of, page_of
 from attnwidgets.views.wire.questions import Topic
 

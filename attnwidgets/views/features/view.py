@@ -12,7 +12,7 @@ from attnwidgets.views.features.looked import Features, look_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from attnwidgets.sae.stats import FeatureStats
+    from attnwidgets.sae.statistics.stats import FeatureStats
     from attnwidgets.views.wire.questions import Topic
 
 

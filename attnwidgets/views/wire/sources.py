@@ -16,7 +16,7 @@ from attnwidgets.views.wire.keys import is_by_layer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.tracing.units import TokenAxis
+    from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.views.wire.codec import Codec
 
 REDUCTIONS = ("mean", "max")

@@ -1,0 +1,1 @@
+"""Several methods by several metrics over a data set."""

@@ -1,0 +1,100 @@
+"""Comparison: what `compare` found, as scorecards by family of metrics and one table over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.evaluate.scorecards.curves import aopc
+from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.explanations.selecting import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.figure import Figure
+
+
+class Comparison(Mapping[str, Scorecard]):
+    """Scorecards of the same methods and texts: "removal", "single_removals", "plausibility", "complexity".
+
+    Only those are there of which a metric was asked for. `.table` has one number for every metric.
+
+    Args:
+        cards: Scorecards by family.
+        texts: What was explained.
+        reused: How many explanations came from the cache.
+    """
+
+    def __init__(self, cards: Mapping[str, Scorecard], texts: tuple[str, ...], reused: int = 0) -> None:
+        self._cards = dict(cards)
+        self.texts = texts
+        self.reused = reused
+
+    def __getitem__(self, family: str) -> Scorecard:
+        if family not in self._cards:
+            near = suggest(family, self._cards)
+            message = f"there are no scores of {family!r} here, only {listed(self._cards)}.{near}"
+            raise KeyError(message)
+        return self._cards[family]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cards)
+
+    def __len__(self) -> int:
+        return len(self._cards)
+
+    @property
+    def table(self) -> Scorecard:
+        """One number for every metric and method [metric, method, 1]; curves are their mean (AOPC).
+
+        The baselines are chance and the oracle, where a metric has them; NaN else.
+        """
+        cards = {family: aopc(card) if len(card.x) > 1 else card for family, card in self._cards.items()}
+        first = next(iter(cards.values()))
+        methods = [name for name in first.methods if name not in first.baselines]
+        baselines = [
+            name for name in ("random", "oracle") if any(name in card.baselines for card in cards.values())
+        ]
+        columns = []
+        for card in cards.values():
+            missing = np.full((card.n_examples, len(card.metrics), 1), np.nan)
+            rows = [card.of(name) if name in card.methods else missing for name in (*methods, *baselines)]
+            columns.append(np.stack(rows, axis=2))
+        return first.with_samples(
+            np.concatenate(columns, axis=1),
+            metrics=[name for card in cards.values() for name in card.metrics],
+            methods=[*methods, *baselines],
+            groups=[""] * (len(methods) + len(baselines)),
+            baselines=baselines,
+            x=["mean"],
+            x_name="score",
+            x_notes=[""],
+            warning="; ".join(dict.fromkeys(card.warning for card in cards.values() if card.warning)),
+        )
+
+    def plot(self, family: str | None = None, **options: Any) -> Figure:
+        """Return a matplotlib figure of one family's curves; by default of "removal", or of what there is.
+
+        Args:
+            family: Which.
+            **options: As `Scorecard.plot` takes them.
+        """
+        return self[next(iter(self._cards)) if family is None else family].plot(**options)
+
+    def view(self, **options: Any) -> Any:
+        """Return a widget of all families: curves, intervals and a table; see `ScorecardView`."""
+        from attnwidgets.views.scorecard_view import ScorecardView
+
+        return ScorecardView(self, **options)
+
+    def _repr_html_(self) -> str:
+        from attnwidgets.evaluate.scorecards.table import summary_html
+
+        return summary_html(self.table)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.texts)} texts: {'; '.join(map(repr, self._cards.values()))}>"

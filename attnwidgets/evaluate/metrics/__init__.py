@@ -1,0 +1,1 @@
+"""Questions asked of an explanation, one a file."""

@@ -1,0 +1,227 @@
+"""Cue contribution: how much of a token's context, as a method tells it, is the words it must agree with.
+
+Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets.evaluate.examples.cues import (
+    BASELINES,
+    PAPER,
+    check,
+    default_methods,
+    departures,
+    indicator,
+    prepare,
+    rows_read,
+    seen,
+    shares,
+    sink_warning,
+    traced,
+)
+from attnwidgets.evaluate.examples.maps import named, rows_of
+from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
+from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.explanations.selecting import pick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.examples.examples import Example
+    from attnwidgets.evaluate.examples.maps import Specs
+    from attnwidgets.evaluate.metrics.ranking import Ties
+
+Ranked = Literal["all", "others", "words"]
+
+
+def cue_contribution(
+    model: Any,
+    tokenizer: Any,
+    examples: Iterable[Any],
+    *,
+    methods: Specs | None = None,
+    layers: int | Iterable[int] | slice | None = None,
+    unit: Literal["word", "token"] = "word",
+    mask_target: bool | None = None,
+    row: Literal["target", "before"] = "target",
+    pieces: Literal["first", "all"] = "first",
+    normalize: Literal["row", "none"] = "row",
+    ranked: Ranked | Sequence[Ranked] = "all",
+    ties: Ties = "expected",
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Scorecard:
+    """How much of the context of annotated targets each method finds in their cues, layer by layer.
+
+    A cue is a word that decides the form of the target: the subject of a verb, the noun of a determiner.
+    With s the target's row of a map (over tokens, heads averaged) and g the vector that is 1 on every cue
+    token and 0 elsewhere, two scores are averaged over the examples:
+
+        dot_product         s . g, the share of the row that lies on cues      (0 to 1 for rows of shares)
+        average_precision   of ranking tokens by s, where the cues should lead (0 to 1)
+
+    The table holds what two baselines score on the same examples: "random" is the closed form for a map that
+    knows nothing (s uniform; the expected precision of a random order), "oracle" a map with nothing but cues
+    in it, the most that can be had. A high score says that a method finds the cue, not that the model uses
+    it.
+
+    Args:
+        model: As `aw.trace` takes it; an encoder or a decoder.
+        tokenizer: Its tokenizer.
+        examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
+            several) and `cues` (or cue_indices).
+        methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
+            mapping from labels to these. None: attention, rollout, attention_norm (res_ln), globenc, alti and
+            value_zeroing; globenc with rows normalised in causal models, which are too deep for it otherwise.
+        layers: Layers by number; all by default. A layer that a method has no map for scores NaN.
+        unit: What the indices count: "word" (of `words`; without them, of the words found in the text, each
+            sign of punctuation being one), or "token" of the model, special tokens included.
+        mask_target: Whether tokens of the target are replaced by the mask token, so that the model must find
+            out what stands there, as the authors do. None: where the tokenizer has one and attention is not
+            causal.
+        row: Whose row is read: "target", or "before", the token before it, from which a causal model
+            predicts it. Of a target of several tokens: the mean of the scores of their rows, or the
+            token before the first.
+        pieces: Which tokens of a cue word count: the "first" as the authors do, or "all".
+        normalize: "row" divides the target's row by the sum of its absolute values, so that maps of lengths
+            (norms, GlobEnc) compare with maps of shares; "none" takes it as it is.
+        ranked: Which tokens average precision ranks: "all" that the row can see, the target itself and
+            special tokens among them; "others": without the target's; "words": without special tokens as
+            well. Several give a metric each. The dot product is always of the whole row.
+        ties: Equal scores: "expected" or "together", see `aw.evaluate.average_precision`.
+        level: Coverage of the confidence intervals (bootstrap over examples).
+        resamples: How often examples are drawn for them.
+        seed: Of the draws.
+
+    Returns:
+        A Scorecard [metric, method, layer] of the two metrics, the baselines last.
+
+    Raises:
+        ValueError: For an unknown option or method; an example without target or cues, with an index out of
+            range, or (in causal models, which read only what comes before) without a cue before the target:
+            the message names the example. Where the model's blocks are not described, methods that need them
+            raise it too: leave them out of `methods`.
+        TypeError: Where a method returns no map.
+
+    Source: Mohebbi et al. 2023 (the dot product); several target tokens as in the authors' later code for
+    speech. They publish curves, no table of numbers.
+    """
+    rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
+    options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
+    for ranking in rankings:
+        check(options | {"ranked": ranking})
+    functions = None if methods is None else named(methods)
+    prepared, causal, masked = prepare(model, tokenizer, examples, unit, pieces, mask_target)
+    functions = functions or default_methods(causal=causal)
+    score = _Score(row, normalize, rankings, ties, causal=causal)
+    samples: list[NDArray[np.float64]] = []
+    numbers: tuple[int, ...] = ()
+    for example, trace in traced(model, tokenizer, prepared):
+        if not numbers:
+            every = tuple(range(trace.n_layers()))
+            numbers = every if layers is None else pick(layers, every, "layer")
+        rows = rows_read(example, row)
+        found = {
+            name: rows_of(function(trace), rows, len(example.ids), name)
+            for name, function in functions.items()
+        }
+        samples.append(score(example, list(found.values()), numbers))
+        model_id, warnings = trace.model_id, [trace.warning, sink_warning(prepared)]
+    return Scorecard(
+        np.stack(samples),
+        metrics=["dot_product", *_precisions(rankings)],
+        methods=[*functions, *BASELINES],
+        baselines=BASELINES,
+        x=numbers,
+        level=level,
+        resamples=resamples,
+        seed=seed,
+        method="cue_contribution",
+        warning="; ".join(filter(None, warnings)),
+        provenance={
+            "title": "cue contribution",
+            "model": model_id,
+            "paper": PAPER,
+            "options": options | {"ranked": rankings, "mask_target": masked, "examples": len(samples)},
+            "steps": departures(options, masked=masked, rankings=rankings),
+        },
+    )
+
+
+def _precisions(rankings: Sequence[str]) -> list[str]:
+    """Return the names of the metrics that rank tokens."""
+    if len(rankings) == 1:
+        return ["average_precision"]
+    return [f"average_precision ({ranking})" for ranking in rankings]
+
+
+class _Score:
+    """How the rows of one example become its scores."""
+
+    def __init__(
+        self, row: str, normalize: str, rankings: Sequence[str], ties: Ties, *, causal: bool
+    ) -> None:
+        self._row = row
+        self._normalize = normalize
+        self._rankings = rankings
+        self._ties = ties
+        self._causal = causal
+
+    def __call__(
+        self, example: Example, found: Sequence[dict[int, NDArray[np.float64]]], layers: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """Return what an example scores [metric, method, layer], baselines last.
+
+        Args:
+            example: The example.
+            found: For every method the rows of its layers [row, key].
+            layers: Which layers are scored.
+        """
+        n = len(example.ids)
+        cues = indicator(example.cues, n)
+        rows = rows_read(example, self._row)
+        ranked = [[self._ranked(example, n, row, ranking) for row in rows] for ranking in self._rankings]
+        scores = np.full((1 + len(ranked), len(found) + len(BASELINES), len(layers)), np.nan)
+        for method, by_layer in enumerate(found):
+            for at, layer in enumerate(layers):
+                if layer not in by_layer:
+                    continue
+                mixed = shares(by_layer[layer], self._normalize)
+                scores[0, method, at] = (mixed @ cues).mean()
+                for metric, tokens in enumerate(ranked, 1):
+                    scores[metric, method, at] = self._precision(mixed, tokens, cues)
+        scores[0, -2] = np.mean([cues.sum() / seen(n, row, causal=self._causal).sum() for row in rows])
+        for metric, tokens in enumerate(ranked, 1):
+            scores[metric, -2] = np.mean(
+                [expected_average_precision(int(cues[kept].sum()), len(kept)) for kept in tokens]
+            )
+        scores[:, -1] = 1.0
+        return scores
+
+    def _precision(
+        self, mixed: NDArray[np.float64], tokens: list[NDArray[np.intp]], cues: NDArray[np.float64]
+    ) -> np.floating:
+        """Return the mean average precision over rows [row, key], each of its own tokens."""
+        return np.mean(
+            [
+                average_precision(share[kept], np.flatnonzero(cues[kept]).tolist(), ties=self._ties)
+                for share, kept in zip(mixed, tokens, strict=True)
+            ]
+        )
+
+    def _ranked(self, example: Example, n: int, row: int, ranking: str) -> NDArray[np.intp]:
+        """Return the tokens that are ranked."""
+        kept = seen(n, row, causal=self._causal)
+        if ranking != "all":
+            kept[list(example.target)] = False
+        if ranking == "words":
+            kept &= ~np.asarray(example.special)
+        kept[list(example.cues)] = True
+        return np.flatnonzero(kept)

@@ -1,0 +1,1 @@
+"""Parts of an input taken away, in which order, and what is left of the prediction."""

@@ -1,0 +1,1 @@
+"""Scorecards: what methods score, with intervals, as tables and figures."""

@@ -1,0 +1,243 @@
+"""Whether relevance is conserved: the check by which an architecture earns trust before LRP is believed."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+TOLERANCE = 1e-4
+"""How far, relative to the target, sums may be off: float32 rounding over some dozens of layers."""
+
+_ENOUGH = 12  # tokens
+_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class Conservation:
+    """The verdict on one architecture.
+
+    Attributes:
+        architecture: The model's class.
+        target: The score that was explained, of the model without its biases.
+        sums: By stream: all relevance where it enters each block and, last, where it leaves the last one.
+        problem: What stands against conservation, or "".
+    """
+
+    architecture: str
+    target: float
+    sums: dict[str, tuple[float, ...]]
+    problem: str = ""
+
+    @property
+    def conserved(self) -> bool:
+        """Whether the sums equal the target at every layer."""
+        return not self.problem
+
+    @property
+    def error(self) -> float:
+        """The largest difference of a sum from the target, relative to it."""
+        off = [abs(one - self.target) for sums in self.sums.values() for one in sums]
+        return max(off, default=float("nan")) / max(abs(self.target), 1e-30)
+
+    def __bool__(self) -> bool:
+        return self.conserved
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        if self.problem:
+            return f"relevance is not conserved in {self.architecture}: {self.problem}."
+        places = sum(map(len, self.sums.values()))
+        return (
+            f"relevance is conserved in {self.architecture}: CP-LRP without biases sums to {self.target:.4g} "
+            f"at all of {places} places, to within {self.error:.1g} of it."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.sentence}>"
+
+
+_verdicts: dict[tuple[Any, ...], Conservation] = {}
+_guard = threading.Lock()
+
+
+def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool = False) -> Conservation:
+    """Whether relevance is conserved in an architecture: the sums of CP-LRP equal what is explained.
+
+    The model is run once on a short input without its biases (parameters and numbers that are added; they are
+    left out while it runs, and no weight is written) and CP-LRP is taken back from its largest logit. With
+    every rule in place the relevances sum to that logit at the first block's input and at every later one,
+    whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. The verdict
+    is kept by architecture: the class, the classes of its modules and what its config chooses, whatever its
+    size or weights.
+
+    AttnLRP itself does not sum to the logit (its softmax is not conservative); this check proves that its
+    rules reach every operation.
+
+    Args:
+        model: A transformers model, or a trace, whose input is then the one that is used.
+        tolerance: How far sums may be off, relative to the target.
+        again: Whether to check anew where a verdict is there.
+
+    Returns:
+        A `Conservation`: true where relevance is conserved; its `problem` says where it is lost.
+
+    Raises:
+        ValueError: Where gradients cannot be had (quantised weights, `torch.inference_mode`).
+        UnsupportedModelError: Where the model cannot be traced.
+
+    Source: Ali et al. 2022, proposition 1; the check is attnwidgets' own.
+    """
+    from attnwidgets.tracing.gradients.frozen import require_gradients
+    from attnwidgets.tracing.recording.borrow import unwrap
+
+    given = model if hasattr(model, "stream_table") else None
+    if isinstance(model, (str, PathLike)):
+        message = (
+            f"check_conservation takes a model or a trace, not the name {str(model)!r}; load it, or give "
+            "it aw.trace(name, None, text)."
+        )
+        raise TypeError(message)
+    inner = unwrap(model if given is None else model.model)
+    require_gradients(inner, "check_conservation")
+    key = (*architecture(inner), tolerance)
+    with _guard:
+        known = _verdicts.get(key)
+    if known is not None and not again:
+        return known
+    verdict = _checked(_short(inner, given), tolerance)
+    with _guard:
+        _verdicts[key] = verdict
+    return verdict
+
+
+def architecture(model: nn.Module) -> tuple[Any, ...]:
+    """Return what a model's operations follow from: classes, and what its config chooses but sizes."""
+    config: Any = getattr(model, "config", None)
+    facts = config.to_dict() if hasattr(config, "to_dict") else {}
+    return (
+        type(model),
+        frozenset(type(module) for module in model.modules()),
+        tuple(sorted(_choices("", facts))),
+    )
+
+
+def _choices(prefix: str, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    ignored = (
+        "name_or_path",
+        "_name_or_path",
+        "transformers_version",
+        "dtype",
+        "torch_dtype",
+        "architectures",
+    )
+    found: list[tuple[str, str]] = []
+    for name, value in facts.items():
+        if name in ignored or name.endswith(("id2label", "label2id")):
+            continue
+        if isinstance(value, dict):
+            found += _choices(f"{prefix}{name}.", value)
+        else:
+            chosen = isinstance(value, (str, bool)) or value is None
+            found.append((f"{prefix}{name}", str(value) if chosen else type(value).__name__))
+    return found
+
+
+def _checked(trace: Any, tolerance: float) -> Conservation:
+    from attnwidgets.relevance.propagate import propagate
+    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+
+    name = type(trace.model).__name__
+    try:
+        found = propagate(trace, _largest, "check_conservation", rule="cp_lrp", bias="drop", place="block")
+    except (UnsupportedModelError, ValueError) as error:
+        return Conservation(name, float("nan"), {}, str(error).removeprefix("check_conservation: "))
+    for stream, states in found.states.items():
+        wanted = len(trace.axes(stream)[0])
+        if states.shape[-1] != wanted:
+            problem = (
+                f"its blocks are given {states.shape[-1]} vectors where there are {wanted} tokens; [token, "
+                "batch, width] is not recognised as hidden states"
+            )
+            return Conservation(name, float("nan"), {}, problem)
+    target = float(found.scores[0])
+    sums = {
+        stream: tuple(float(found.total(stream, layer)[0]) for layer in range(states.shape[1]))
+        for stream, states in found.states.items()
+    }
+    return Conservation(name, target, sums, _problem(target, sums, tolerance))
+
+
+def _problem(target: float, sums: dict[str, tuple[float, ...]], tolerance: float) -> str:
+    if not sums:
+        return "its blocks are not found, so that sums cannot be taken"
+    for stream, each in reversed(sums.items()):
+        for layer in reversed(range(len(each))):
+            # Written so that NaN fails.
+            if not abs(each[layer] - target) <= tolerance * abs(target):
+                last = len(each) - 1
+                where = "behind the last layer" if layer == last else f"in layer {layer}"
+                of = "" if len(sums) == 1 else f" of stream {stream!r}"
+                return (
+                    f"the relevances sum to {each[layer]:.5g} and not to the target, {target:.5g}; going "
+                    f"back from it, the difference arises {where}{of}"
+                )
+    return ""
+
+
+def _largest(outputs: Any) -> list[Tensor]:
+    """Return the output that is farthest from zero, in the last row: where rounding counts least."""
+    from attnwidgets.tracing.recording.recorder import main_output
+
+    found = main_output(outputs)
+    if found is None:
+        message = "the model returns no numbers to explain"
+        raise ValueError(message)
+    row = found if found.dim() == len(("batch", "class")) else found[:, -1]
+    row = row.flatten(1)
+    return [row[:, row.detach().abs().argmax(-1)[0]]]
+
+
+def _short(model: nn.Module, trace: Any) -> Any:
+    """Return a short trace: the given one, its first tokens, or one made up for the model."""
+    from attnwidgets.tracing.recording.run import trace as run
+
+    if trace is not None:
+        ids = trace.input_ids
+        plain = ids is not None and set(trace.inputs) <= {"input_ids", "attention_mask", "token_type_ids"}
+        return run(model, None, ids[:_ENOUGH]) if plain and len(ids) > _ENOUGH else trace
+    try:
+        return run(model, None, **made_up(model))
+    except (AttributeError, TypeError, KeyError) as error:
+        message = (
+            f"check_conservation knows no input to try {type(model).__name__} on; give it a trace instead of "
+            "the model: aw.check_conservation(aw.trace(model, processor, ...))"
+        )
+        raise ValueError(message) from error
+
+
+def made_up(model: nn.Module) -> dict[str, Any]:
+    """Return an input for a model, as keywords of `aw.trace`: ids, a picture or a sound, always the same."""
+    import torch
+
+    config: Any = model.config
+    generator = torch.Generator().manual_seed(0)
+    takes = getattr(model, "main_input_name", "input_ids")
+    if takes == "pixel_values":
+        vision = getattr(config, "vision_config", config)
+        size = vision.image_size
+        sides = (size, size) if isinstance(size, int) else tuple(size)
+        return {"image": torch.randn(getattr(vision, "num_channels", 3), *sides, generator=generator)}
+    if takes == "input_features":
+        shape = (config.num_mel_bins, 2 * config.max_source_positions)
+        return {"audio": torch.randn(*shape, generator=generator)}
+    if takes == "input_values":
+        return {"audio": torch.randn(4000, generator=generator)}
+    size = getattr(getattr(config, "text_config", config), "vocab_size", _CANDIDATES)
+    ids = torch.randint(min(5, size - 1), size, (_ENOUGH,), generator=generator)
+    return {"input_ids": ids}

@@ -1,0 +1,146 @@
+"""Attributions by taking parts of the input away, computed by captum."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets.explanations.asked import Asked, asked
+from attnwidgets.explanations.attribution.baselines import baseline_embeddings
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, leaf_of
+from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.needs import Need
+from attnwidgets.explanations.selecting import listed
+from attnwidgets.explanations.tracelike import carried
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
+    from attnwidgets.tracing.trace import Trace
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """What captum is given.
+
+    Attributes:
+        scores: Takes embeddings [batch, token, dim], returns a target's numbers [batch].
+        embeddings: [1, token, dim].
+        baseline: The same shape.
+        features: Which element of the unit a number belongs to [1, token, 1].
+    """
+
+    scores: Callable[[Tensor], Tensor]
+    embeddings: Tensor
+    baseline: Tensor
+    features: Tensor
+
+
+def _installed(_: Any, __: str) -> str:
+    return (
+        ""
+        if importlib.util.find_spec("captum")
+        else "which is not installed: pip install attnwidgets[captum]"
+    )
+
+
+CAPTUM = Need("captum", "the package captum", _installed)
+"""The requirement that captum is there, so that a menu says so before the error does."""
+
+
+def require_captum(method: str) -> None:
+    """Raise RuntimeError where captum is not installed; the message says how to get it."""
+    if importlib.util.find_spec("captum") is None:
+        message = f"{method} is computed by captum, which is not installed: pip install attnwidgets[captum]"
+        raise RuntimeError(message)
+
+
+def perturbation_attributions(
+    trace: Trace,
+    target: Any,
+    foil: Any,
+    attribute: Callable[[Perturbed], Tensor],
+    *,
+    method: str,
+    title: str,
+    paper: str,
+    baseline: Any,
+    options: Mapping[str, Any],
+    batch_size: int,
+    unit: str | None,
+    stream: str | None,
+) -> Attributions:
+    """Return what `attribute` says of every target, by elements of a unit that are taken away as a whole.
+
+    `attribute` returns [1, token, dim or 1], the same number for all of an element's tokens; everything else
+    is as the methods take it, or what the result is called.
+    """
+    require_captum(method)
+    question: Asked = asked(trace, target, foil, method)
+    stream = embedding_stream(trace, stream)
+    axis = trace.axes(stream)[0]
+    name = unit or next(iter(axis.units))
+    elements = _unit(axis, name)
+    import torch
+
+    from attnwidgets.tracing.gradients.differentiable import differentiable
+    from attnwidgets.tracing.gradients.soundness import diagnosis
+    from attnwidgets.tracing.memory import together
+
+    with differentiable(trace, method, back=False) as run:
+        graph = run(hidden_states=question.hidden_states)
+        given = leaf_of(graph, stream, method, trace).detach()
+        for score in question.scores(graph.outputs):
+            if not score.isfinite().all():
+                raise ValueError(diagnosis(score, graph, stream, method))
+        start, said = baseline_embeddings(trace, run.model, given[0], baseline, method)
+        owner = torch.zeros(1, given.shape[1], 1, dtype=torch.long, device=given.device)
+        for element, span in enumerate(elements.spans):
+            owner[0, list(span)] = element
+        room = together(run.model, trace, batch_size, graph=False)
+        rows = []
+        for number in range(len(question.targets)):
+
+            def scores(embeddings: Tensor, number: int = number) -> Tensor:
+                found = []
+                for part in embeddings.split(room):
+                    outputs = run({stream: part}, hidden_states=question.hidden_states).outputs
+                    found.append(question.scores(outputs)[number].detach())
+                return torch.cat(found)
+
+            found = attribute(Perturbed(scores, given, start[None], owner))[0]
+            values = found.mean(-1).double().cpu().numpy()
+            rows.append([float(values[span[0]]) if span else 0.0 for span in elements.spans])
+    common = carried(trace, stream, method, paper=paper, options={**options, "baseline": said, "unit": name})
+    common["provenance"]["title"] = f"{title} with {said}"
+    return Attributions(
+        question.of(np.array(rows)),
+        axis=axis,
+        unit=name,
+        reach=question.reach(trace, stream),
+        **question.names(),
+        **common,
+    )
+
+
+def _unit(axis: TokenAxis, name: str) -> Unit:
+    if name not in axis.units:
+        offered = list(axis.units)
+        message = f"unit {name!r} is not offered; there is {listed(offered)}.{suggest(name, offered)}"
+        raise ValueError(message)
+    return axis.units[name]
+
+
+def require_positive(**options: int) -> None:
+    """Raise ValueError for an option below 1."""
+    for name, value in options.items():
+        if value < 1:
+            message = f"{name} must be at least 1, not {value}."
+            raise ValueError(message)

@@ -1,0 +1,104 @@
+"""Shapley values by sampling: what an element adds to a target, averaged over orders of adding elements.
+
+Castro, Gomez and Tejada 2009, Polynomial Calculation of the Shapley Value Based on Sampling; Strumbelj and
+Kononenko 2010.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.explanations.attribution.perturbation import (
+    CAPTUM,
+    Perturbed,
+    perturbation_attributions,
+    require_positive,
+)
+from attnwidgets.explanations.registry import method
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.tracing.trace import Trace
+
+PAPER = "Castro et al. 2009, Polynomial Calculation of the Shapley Value Based on Sampling"
+
+
+@method(
+    "shapley_sampling",
+    paper=PAPER,
+    needs=("model", "target", "own tokens", CAPTUM),
+    returns="Attributions [source]",
+    cost="samples x elements passes, in batches",
+)
+def shapley_sampling(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    baseline: Any = None,
+    samples: int = 25,
+    seed: int = 0,
+    batch_size: int = 16,
+    unit: str | None = None,
+    stream: str | None = None,
+) -> Attributions:
+    """What each element adds to the target, averaged over random orders of adding elements to a baseline.
+
+    Computed by captum's ShapleyValueSampling (the extra `captum`). The values sum to f(x) - f(baseline) up to
+    rounding, whatever the number of samples.
+
+    Args:
+        trace: What `aw.trace` returned.
+        target: What is explained: a class or a token by name or number, anything of `aw.targets`, a function
+            of the outputs; what the model predicts by default. A list of them gives [target, source].
+        foil: What the target is contrasted with: target - foil is explained.
+        baseline: What stands for an absent element: see `aw.occlusion`.
+        samples: Random orders.
+        seed: Seed of the orders; torch's own generator is left as it was.
+        batch_size: Inputs that run together, or fewer where the memory has no room for so many.
+        unit: What is added as a whole: "token" by default, "word", "sentence".
+        stream: "encoder" or "decoder" of a model with both; its default otherwise.
+
+    Returns:
+        Attributions [source], or [target, source], signed, in the unit asked for.
+
+    Raises:
+        RuntimeError: Where captum is not installed.
+        ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
+            memory there is; for an unknown unit, stream or baseline, fewer than one sample; where the target
+            must be named.
+        TypeError, IndexError: Where `target` names nothing the model returns.
+    """
+    require_positive(samples=samples, batch_size=batch_size)
+
+    def attribute(given: Perturbed) -> Tensor:
+        import torch
+        from captum.attr import ShapleyValueSampling
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            found: Tensor = ShapleyValueSampling(given.scores).attribute(
+                given.embeddings,
+                baselines=given.baseline,
+                feature_mask=given.features,
+                n_samples=samples,
+                perturbations_per_eval=batch_size,
+            )
+        return found
+
+    return perturbation_attributions(
+        trace,
+        target,
+        foil,
+        attribute,
+        method="shapley_sampling",
+        title="Shapley values",
+        paper=PAPER,
+        baseline=baseline,
+        options={"samples": samples, "seed": seed},
+        batch_size=batch_size,
+        unit=unit,
+        stream=stream,
+    )

@@ -1,0 +1,89 @@
+"""Signed attention: what every attention weight does for a target, to first order.
+
+The product of attention and its gradient, head by head: Chefer et al. 2021, Generic Attention-model
+Explainability, equation 5 before averaging; Barkan et al. 2021, Grad-SAM; Hao et al. 2021 in one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets.explanations.asked import asked
+from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
+from attnwidgets.explanations.mixing.block_maps import require_choice
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.tracelike import carried, resolve_stream
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.trace import Trace
+
+PAPER = "Chefer et al. 2021, Generic Attention-model Explainability; Barkan et al. 2021, Grad-SAM"
+
+
+@method(
+    "signed_attention",
+    paper=PAPER,
+    needs=("recorded model", "target"),
+    returns="MixingMap [layer, head, query, key], signed",
+    cost="one pass forward and one back",
+)
+def signed_attention(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    of: Literal["loss", "score"] = "loss",
+    stream: str | None = None,
+) -> MixingMap:
+    """What every attention weight does for the target: -dL/dalpha * alpha, head by head.
+
+    L is the target's loss, so that positive numbers speak for the target: paying that attention lowers its
+    loss.
+
+    Args:
+        trace: What `aw.trace` returned.
+        target: A class or a token by name or number, anything of `aw.targets`, a function of the outputs;
+            what the model predicts by default.
+        foil: What the target is contrasted with.
+        of: "loss" for the loss of the target, -log p of a class or a token (of other targets, the number
+            itself with its sign turned), as lectures write it; "score" for d(score)/dalpha * alpha of the
+            logit itself. With a foil among the same logits both are the same.
+        stream: "encoder", "decoder" or "cross" of a model with both; its default otherwise.
+
+    Returns:
+        A map [layer, head, query, key], signed; zero where attention is zero. Rows sum to nothing in
+        particular.
+
+    Raises:
+        ValueError: For an unknown option or stream; where the target must be named, or is a list; where
+            gradients are NaN or all zero (the message names the layer) or cannot be had; where attention is
+            not recorded (`UnsupportedModelError`).
+        TypeError, IndexError: Where `target` names nothing the model returns.
+    """
+    require_choice("of", of, ("loss", "score"))
+    question = asked(trace, target, foil, "signed_attention").single("signed_attention")
+    stream = resolve_stream(trace, stream)
+
+    def score(outputs: Any) -> Any:
+        return -question.losses(outputs)[0] if of == "loss" else question.scores(outputs)[0]
+
+    found = attention_gradients(trace, score, "signed_attention", hidden_states=question.hidden_states)
+    values = np.stack([found.product(stream, layer) for layer in range(trace.n_layers(stream))])
+    query, key = trace.axes(stream)
+    names = question.names()
+    common = carried(trace, stream, "signed_attention", paper=PAPER, options={"of": of, **names})
+    against = f" rather than {names['foil']!r}" if names["foil"] else ""
+    common["provenance"] |= {"title": f"signed attention for {names['target']!r}{against}"}
+    return MixingMap(
+        values,
+        query=query,
+        key=key,
+        unit=next(iter(query.units)),
+        causal=trace.is_causal(stream),
+        stochastic=False,
+        signed=True,
+        **common,
+    )

@@ -1,0 +1,1 @@
+"""Methods that say how much of every token is in every other, one a file."""

@@ -1,0 +1,163 @@
+"""Attention flow: how much can flow from an input token to a token of a layer, with attention as capacity.
+
+Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers, section 3.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import duration
+from attnwidgets._progress import progress
+from attnwidgets.explanations.mixing.through_layers import (
+    DEFAULT_WEIGHT,
+    carried_on,
+    followed,
+    mixed,
+    require_share,
+    shares,
+)
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.needs import at_most, n_keys
+from attnwidgets.explanations.registry import method
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.reductions import Reduction
+    from attnwidgets.explanations.tracelike import TraceLike
+
+PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
+
+LIMIT = 64
+"""Tokens beyond which `force=True` is asked for."""
+
+SCALE = 10**9
+"""Integer capacity of a weight of one: capacities have 32 bits, and a token passes on at most one."""
+
+_PROBES = 5
+
+
+@method(
+    "attention_flow",
+    paper=PAPER,
+    needs=("map", at_most(LIMIT, "tokens", n_keys)),
+    returns="MixingMap [layer, query, key], from the input to that layer",
+    cost="a maximum flow per pair of tokens and layer: a second at 24 tokens, a minute at 64",
+)
+def attention_flow(
+    trace: TraceLike | MixingMap,
+    residual_weight: float = DEFAULT_WEIGHT,
+    *,
+    head_reduce: Reduction = "mean",
+    normalize: bool = True,
+    stream: str | None = None,
+    force: bool = False,
+) -> MixingMap:
+    """How much can flow from an input token to a token of layer l, with attention as the capacity of edges.
+
+    Nodes are the tokens at every layer. With A_l the attention of layer l over heads and w =
+    `residual_weight`, the edge from token i above layer l to token j below it carries at most A'_l[i, j],
+    where A'_l = (1 - w) A_l + w I with every row divided by its sum; for w = 0.5 this is the published
+    (A + I) / rowsum. The flow of layer l is the maximum flow from token i above it to input token j.
+
+    Computed by `scipy.sparse.csgraph.maximum_flow` (Dinic) with capacities round(1e9 * A'): a flow through
+    l layers of n tokens is off by at most n * n * l / 2e9, and by far less in practice.
+
+    Args:
+        trace: A trace, or any map of a stream that attends to itself.
+        residual_weight: Share of the residual connection, 0 to 1.
+        head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
+        normalize: Whether the rows of the flow are divided by their sums, as published. A row of zeros
+            stays zero.
+        stream: Which stream of an encoder-decoder trace; "cross" is refused.
+        force: Run it beyond 64 tokens.
+
+    Returns:
+        A lazy map [layer, query, key]. A layer costs n * n flows through all layers below it, so take
+        `.layer(-1)` where the last is enough; a progress bar shows what takes longer than a second.
+
+    Raises:
+        ValueError: Beyond 64 tokens without `force` (the message estimates the time of the last layer), for
+            a map from one sequence to another or a signed one, or a weight that is no share.
+    """
+    require_share(residual_weight)
+    source = followed(trace, "attention_flow", stream)
+    if source.signed:
+        message = "attention_flow needs capacities that are not negative; this map is signed."
+        raise ValueError(message)
+    per_layer = source if source.heads is None else source.reduce("head", head_reduce)
+    n_tokens = source.shape[-1]
+
+    def capacities(number: int) -> NDArray[np.float64]:
+        matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
+        return shares(mixed(matrix, residual_weight))
+
+    def layer_of(number: int) -> NDArray[np.float64]:
+        below = [capacities(layer) for layer in source.layers[: source.layers.index(number) + 1]]
+        flows = _flows(_network(below), n_tokens, f"attention flow, layer {number}")
+        return shares(flows) if normalize else flows
+
+    if n_tokens > LIMIT and not force:
+        seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
+        message = (
+            f"attention_flow over {n_tokens} tokens takes about {duration(seconds)} for layer "
+            f"{source.layers[-1]} alone; pass force=True to run it, give it words "
+            "(aw.attention(trace).to('word')), or use aw.rollout, which approximates it in milliseconds."
+        )
+        raise ValueError(message)
+    options = {
+        "residual_weight": residual_weight,
+        "head_reduce": None if source.heads is None else head_reduce,
+        "normalize": normalize,
+    }
+    return MixingMap.lazy(
+        layer_of,
+        layers=source.layers,
+        causal=source.causal if source.heads is None or not callable(head_reduce) else None,
+        stochastic=True if normalize else None,
+        **carried_on(source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=[])
+        | {"on_demand": True},
+    )
+
+
+def _network(layers: list[NDArray[np.float64]]) -> Any:
+    """Return the graph as a CSR matrix of integer capacities: node l * n + i is token i below layer l."""
+    from scipy.sparse import csr_matrix
+
+    n_tokens = len(layers[0])
+    froms, tos, weights = [], [], []
+    for level, matrix in enumerate(layers):
+        upper, lower = np.nonzero(np.rint(matrix * SCALE))
+        froms.append((level + 1) * n_tokens + upper)
+        tos.append(level * n_tokens + lower)
+        weights.append(np.rint(matrix[upper, lower] * SCALE))
+    size = (len(layers) + 1) * n_tokens
+    ends = (np.concatenate(froms), np.concatenate(tos))
+    return csr_matrix((np.concatenate(weights).astype(np.int32), ends), shape=(size, size), dtype=np.int32)
+
+
+def _flows(network: Any, n_tokens: int, label: str) -> NDArray[np.float64]:
+    """Return the maximum flow [token above the last layer, input token]."""
+    from scipy.sparse.csgraph import maximum_flow
+
+    top = network.shape[0] - n_tokens
+    flows = np.zeros((n_tokens, n_tokens))
+    for query, key in progress(np.ndindex(flows.shape), desc=label, total=flows.size):
+        flows[query, key] = maximum_flow(network, top + query, key).flow_value / SCALE
+    return flows
+
+
+def _estimate(layers: list[NDArray[np.float64]], n_tokens: int) -> float:
+    """Return the seconds that all flows through a network take, from the time of a few of them."""
+    from scipy.sparse.csgraph import maximum_flow
+
+    network = _network(layers)
+    begin = time.perf_counter()
+    for probe in range(_PROBES):
+        token = (n_tokens - 1) * probe // (_PROBES - 1)
+        maximum_flow(network, network.shape[0] - 1 - token, token)
+    return (time.perf_counter() - begin) / _PROBES * n_tokens * n_tokens

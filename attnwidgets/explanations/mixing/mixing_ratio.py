@@ -1,0 +1,102 @@
+"""Mixing ratio: how much of a token comes from the others, layer by layer.
+
+Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked Language
+Models, section 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnwidgets.explanations.arrays import as_floats
+from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
+from attnwidgets.explanations.mixing.block_maps import (
+    NO_NORM_AFTER,
+    described_stream,
+    own_stream,
+    require_choice,
+)
+from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.selecting import pick
+from attnwidgets.explanations.tracelike import TraceLike, carried
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PAPER = (
+    "Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of "
+    "Masked Language Models"
+)
+
+
+@method(
+    "mixing_ratio",
+    paper=PAPER,
+    needs="a model whose blocks are described",
+    returns="Attributions [layer, token]: one target a layer",
+    cost="one more pass",
+)
+def mixing_ratio(
+    trace: TraceLike,
+    variant: Variant = "res_ln",
+    *,
+    stream: str | None = None,
+    layers: int | Iterable[int] | slice | None = None,
+) -> Attributions:
+    """How much of every token comes from other tokens, in every layer: 0 keeps itself, 1 is all others.
+
+    With t_ij the vector that token j gives token i (see `aw.attention_norm` for the variants), the ratio is
+    |sum over j != i of t_ij| / (|sum over j != i of t_ij| + |t_ii|): the length of a sum of vectors, not a
+    sum of lengths.
+
+    Args:
+        trace: What `aw.trace` returned.
+        variant: "res_ln" as published; "attn", "res" or "enc".
+        stream: Which stream of a model with several. In "cross" the others are the tokens of the other
+            sequence, and what a token keeps is its residual connection (nothing at all with "attn").
+            "enc" is of blocks that read one sequence only.
+        layers: Some layers by number; all by default.
+
+    Returns:
+        Attributions [layer, token]; the targets are "layer 0", "layer 1", ... A token that gets nothing at
+        all has 0.
+
+    Raises:
+        ValueError: For an unknown option, or where the model's blocks are not described.
+        IndexError: Where the model has no such layer.
+    """
+    require_choice("variant", variant, VARIANTS)
+    if variant == "enc":
+        stream = own_stream(trace, stream, "mixing_ratio", what="variant 'enc'")
+    else:
+        stream = described_stream(trace, stream, "mixing_ratio")
+    import torch
+
+    from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
+    from attnwidgets.tracing.algebra.contributions import parts_of
+
+    numbers = tuple(range(trace.n_layers(stream)))
+    chosen = numbers if layers is None else pick(layers, numbers, "layer")
+    rows = []
+    with torch.no_grad():
+        for layer in chosen:
+            parts = parts_of(block_of(trace, layer, stream, "mixing_ratio"), variant)
+            own = parts.kept()
+            others = (parts.total() - own).norm(dim=-1)
+            whole = others + own.norm(dim=-1)
+            rows.append(as_floats(others / whole.masked_fill(whole == 0, 1.0)))
+    query = trace.axes(stream)[0]
+    common = carried(trace, stream, "mixing_ratio", paper=PAPER, options={"variant": variant})
+    common["provenance"]["title"] = f"mixing ratio ({TITLES[variant]})"
+    if variant in ("res_ln", "enc") and not norms_last(trace, stream, "mixing_ratio"):
+        common["warning"] = "; ".join(note for note in (common["warning"], NO_NORM_AFTER) if note)
+    return Attributions(
+        np.stack(rows),
+        axis=query,
+        target=tuple(f"layer {layer}" for layer in chosen),
+        unit=next(iter(query.units)),
+        **common,
+    )

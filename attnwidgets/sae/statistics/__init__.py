@@ -1,0 +1,1 @@
+"""What every feature of an SAE does on a corpus."""

@@ -1,0 +1,1 @@
+"""Training of sparse autoencoders: states harvested, steps, checkpoints, history."""

@@ -1,0 +1,226 @@
+"""Heads: how logits follow from the last block, family by family, believed only when they come out the same.
+
+A description names modules by their path in the model, `{base}` standing for the part below the head. It is
+proved by computing the logits of the trace again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.algebra.blocks import tolerance
+from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, read_steps
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.trace import Trace
+
+_TOKENS = 2  # dimensions of logits [token, vocabulary]; those of [class] have one
+
+
+@dataclass(frozen=True)
+class HeadLayout:
+    """Where things are in a head.
+
+    Args:
+        family: Name for people.
+        reads: Which states of the last block it reads: "each" token for logits of its own, else one vector
+            for the whole input: that of the "first" token, of the "last", or the "mean" over tokens.
+        steps: What is done to them, in order: paths of modules, "=" before the name of a bare function.
+        before: What is done to every token's state before the mean is taken.
+        scaled: Whether logits may be scaled or capped afterwards, as the model's config says.
+    """
+
+    family: str
+    reads: Literal["each", "first", "last", "mean"]
+    steps: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    scaled: bool = False
+
+
+# A final norm of the decoders, by the names it goes by.
+_FINAL = ("norm", "final_layer_norm", "final_layernorm", "ln_f", "decoder.final_layer_norm", "final_norm")
+_ROBERTA = ("lm_head.dense", "=gelu", "lm_head.layer_norm", "lm_head.decoder")
+_MODERNBERT = ("head.dense", "head.act", "head.norm")
+
+HEADS: tuple[HeadLayout, ...] = (
+    # Classes of a whole input.
+    HeadLayout("BERT", "first", ("{base}.pooler.dense", "{base}.pooler.activation", "classifier")),
+    HeadLayout("ALBERT", "first", ("{base}.pooler", "{base}.pooler_activation", "classifier")),
+    HeadLayout("ELECTRA", "first", ("classifier.dense", "classifier.activation", "classifier.out_proj")),
+    HeadLayout("RoBERTa", "first", ("classifier.dense", "=tanh", "classifier.out_proj")),
+    HeadLayout("DistilBERT", "first", ("pre_classifier", "=relu", "classifier")),
+    HeadLayout("ModernBERT", "first", ("{base}.final_norm", *_MODERNBERT, "classifier")),
+    HeadLayout("ModernBERT", "mean", (*_MODERNBERT, "classifier"), before=("{base}.final_norm",)),
+    *(HeadLayout("decoders that classify", "last", (f"{{base}}.{norm}", "score")) for norm in _FINAL),
+    HeadLayout("ViT", "first", ("{base}.layernorm", "classifier")),
+    # Tokens: masked, next, or their classes.
+    HeadLayout(
+        "BERT",
+        "each",
+        (
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.transform_act_fn",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.decoder",
+        ),
+    ),
+    HeadLayout("RoBERTa", "each", _ROBERTA),
+    HeadLayout("RoBERTa-PreLayerNorm", "each", ("{base}.LayerNorm", *_ROBERTA)),
+    HeadLayout("XLM-RoBERTa-XL", "each", ("{base}.encoder.LayerNorm", *_ROBERTA)),
+    HeadLayout(
+        "DistilBERT", "each", ("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector")
+    ),
+    HeadLayout(
+        "ALBERT",
+        "each",
+        ("predictions.dense", "predictions.activation", "predictions.LayerNorm", "predictions.decoder"),
+    ),
+    HeadLayout(
+        "ELECTRA",
+        "each",
+        (
+            "generator_predictions.dense",
+            "generator_predictions.activation",
+            "generator_predictions.LayerNorm",
+            "generator_lm_head",
+        ),
+    ),
+    HeadLayout("ModernBERT", "each", ("{base}.final_norm", *_MODERNBERT, "decoder")),
+    HeadLayout(
+        "ModernBERT decoder",
+        "each",
+        ("{base}.final_norm", "lm_head.dense", "lm_head.act", "lm_head.norm", "decoder"),
+    ),
+    HeadLayout("BioGPT", "each", ("{base}.layer_norm", "output_projection")),
+    *(HeadLayout("decoders", "each", (f"{{base}}.{norm}", "lm_head"), scaled=True) for norm in _FINAL),
+    HeadLayout("decoders without a final norm", "each", ("lm_head",)),
+    HeadLayout("ModernBERT that tags", "each", ("{base}.final_norm", *_MODERNBERT, "classifier")),
+    *(
+        HeadLayout("decoders that tag", "each", (f"{{base}}.{norm}", last))
+        for norm in _FINAL
+        for last in ("score", "classifier")
+    ),
+    HeadLayout("encoders that tag", "each", ("classifier",)),
+)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A model's head in one recorded pass, proved. Tensors are in `tail_dtype`, on the model's device.
+
+    Args:
+        layout: Its description.
+        before: What it does to every state it reads.
+        steps: What it does to their mean (most heads read one), in order.
+        hidden: What the last block returned [token, dim].
+        logits: The model's own [token, vocabulary] or [class], on the CPU.
+    """
+
+    layout: HeadLayout
+    before: tuple[Step, ...]
+    steps: tuple[Step, ...]
+    hidden: Tensor
+    logits: Tensor
+
+    def rows(self, position: int | None) -> list[int]:
+        """Return the tokens whose states are read for one row of logits, all with the same weight.
+
+        Args:
+            position: Row of logits [token, vocabulary]; None for [class].
+        """
+        count = len(self.hidden)
+        if self.layout.reads == "mean":
+            return list(range(count))
+        place = {"first": 0, "last": count - 1}.get(self.layout.reads, position)
+        if place is None:
+            message = "position is needed: this head has logits of its own for every token."
+            raise ValueError(message)
+        return [place]
+
+    def recomputed(self, position: int | None) -> Tensor:
+        """Return one row of logits [class] as the description says it comes about."""
+        state = self.hidden[self.rows(position)]
+        for step in self.before:
+            state = step(state)
+        state = state.mean(dim=0, keepdim=True)
+        for step in self.steps:
+            state = step(state)
+        return state[0]
+
+
+def head_of(trace: Trace, stream: str, method: str, position: int | None) -> Head:
+    """Return the head that reads a stream, proved on the logits of one position.
+
+    Args:
+        trace: What `aw.trace` returned, with logits.
+        stream: The stream whose last block it reads.
+        method: Who asks, for messages.
+        position: Row of logits [token, vocabulary]; None for [class].
+
+    Raises:
+        UnsupportedModelError: If no description gives the model's logits; the message names the head's class.
+    """
+    if trace.logits is None:
+        raise UnsupportedModelError(f"{method} needs a head, and this model returns no logits.")
+    model = unwrap(trace.model)
+    last = block_of(trace, trace.n_layers(stream) - 1, stream, method)
+    whole = trace.logits.dim() < _TOKENS
+    row = trace.logits if whole else trace.logits[position or 0]
+    expected = row.to(last.output)
+    bound = tolerance(last.call.query.dtype) * expected.norm()
+    with borrowed(model):
+        for layout in HEADS:
+            parts = [_modules(model, paths) for paths in (layout.before, layout.steps)]
+            if (layout.reads == "each") == whole or None in parts:
+                continue
+            try:
+                before, steps = (read_steps(part or (), last.output.shape[-1], last.output) for part in parts)
+                after = _after(model.config, expected) if layout.scaled else []
+                head = Head(layout, before, (*steps, *after), last.output, trace.logits)
+                found = head.recomputed(position)
+            except (RuntimeError, TypeError, AttributeError, UnsupportedModelError):
+                # Modules of these names that take other arguments or shapes.
+                continue
+            if found.shape == expected.shape and (found - expected).norm() <= bound:
+                return head
+    raise UnsupportedModelError(
+        f"{method} is not available: no description of a head gives the logits of {type(model).__name__}. "
+        "Maps need none: trace the model without its head, aw.trace(model.base_model, ...)."
+    )
+
+
+def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Callable[[Tensor], Tensor]] | None:
+    """Return the modules and functions of a head in order; None where one is not there."""
+    base = getattr(model, "base_model_prefix", "") or "model"
+    found: list[nn.Module | Callable[[Tensor], Tensor]] = []
+    for step in paths:
+        if step.startswith("="):
+            found.append(FUNCTIONS[step[1:]])
+            continue
+        try:
+            found.append(model.get_submodule(step.format(base=base)))
+        except AttributeError:
+            return None
+    return found
+
+
+def _after(config: Any, like: Tensor) -> list[Step]:
+    """Return what some decoders do to logits: Cohere and Granite scale them, Gemma caps them softly."""
+    steps: list[Step] = []
+    scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
+    if isinstance(scale, float | int) and scale != 1:
+        steps.append(Scale(like.new_tensor(scale)))
+    cap = getattr(config, "final_logit_softcapping", None)
+    if cap:
+        steps.append(Pointwise(lambda logits: cap * torch.tanh(logits / cap)))
+    return steps

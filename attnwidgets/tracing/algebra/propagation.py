@@ -1,0 +1,157 @@
+"""Take vectors that add up to the hidden states through all blocks of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from attnwidgets._progress import progress
+from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.algebra.blocks import require_chain
+from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer, Sources, read_layer
+from attnwidgets.tracing.algebra.decomposition import BY_PRODUCT, Rules, Vectors
+from attnwidgets.tracing.algebra.steps import Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.algebra.blocks import Block
+    from attnwidgets.tracing.algebra.decomposed_layer import Chunk
+    from attnwidgets.tracing.algebra.heads import Head
+    from attnwidgets.tracing.trace import Trace
+
+# What sources taken together may hold where they can be taken in parts.
+_HELD_BYTES = 2**28
+
+
+@dataclass
+class Propagation:
+    """The vectors of a trace, from the first block's input on.
+
+    Args:
+        trace: What `aw.trace` returned.
+        stream: A stream that attends to itself.
+        method: Who asks, for messages.
+        spans: The tokens of every source.
+        rules: How what is not linear is shared out.
+        ffn: Whether vectors go through the feed-forward layers.
+        lengths: Of every layer that was passed in all rows, the vectors' lengths [query, source], float64 on
+            the CPU.
+    """
+
+    trace: Trace
+    stream: str
+    method: str
+    spans: tuple[tuple[int, ...], ...]
+    rules: Rules
+    ffn: bool = True
+    lengths: dict[int, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.n_layers = self.trace.n_layers(self.stream)
+        self.n_tokens = len(self.trace.axes(self.stream)[0])
+        self._kept: tuple[int, DecomposedLayer] | None = None
+        self._causal = self.trace.is_causal(self.stream)
+        require_chain([self._block(number) for number in range(self.n_layers)], self.method)
+
+    def _block(self, layer: int) -> Block:
+        return block_of(self.trace, layer, self.stream, self.method)
+
+    def _layer(self, layer: int) -> DecomposedLayer:
+        """Return a layer's algebra; the last one that was asked for is kept."""
+        if self._kept is None or self._kept[0] != layer:
+            self._kept = layer, read_layer(self._block(layer), self.method)
+        return self._kept[1]
+
+    def held_bytes(self, chunk_size: int | None = None) -> int:
+        """Return what is held at once: a vector and a value vector for every token and source."""
+        count = len(self.spans) if chunk_size is None else min(chunk_size, len(self.spans))
+        return self._layer(0).bytes_a_pair * self.n_tokens * count
+
+    def needs_all(self) -> bool:
+        """Return whether a bias is shared out among all sources, which must be taken together then."""
+        return self.rules.bias is not None and any(self._layer(n).biased for n in range(self.n_layers))
+
+    def run(
+        self, rows: Sequence[int] = (), *, upto: int | None = None, chunk_size: int | None = None
+    ) -> Tensor:
+        """Take the vectors through the blocks, and fill `lengths`.
+
+        Args:
+            rows: Tokens whose vectors are returned; in the last block only they are computed. With none, all
+                rows are, and no vectors are returned.
+            upto: The last block; that of the model by default.
+            chunk_size: Sources at a time; by default all of them where they must be taken together, else as
+                many as fit 256 MB.
+
+        Returns:
+            The vectors [row, source, dim] of those tokens after the last block.
+        """
+        last = self.n_layers - 1 if upto is None else upto
+        if chunk_size is None:
+            chunk_size = len(self.spans)
+            if self.held_bytes() > _HELD_BYTES and not self.needs_all():
+                chunk_size = max(1, _HELD_BYTES // self.held_bytes(1))
+        hidden = self._block(last).output
+        found = hidden.new_zeros(len(rows), len(self.spans), hidden.shape[1])
+        some = 0 < len(rows) < self.n_tokens
+        lengths = {
+            layer: torch.zeros(self.n_tokens, len(self.spans), dtype=torch.float64)
+            for layer in range(last if some else last + 1)
+        }
+        starts = range(0, len(self.spans), chunk_size)
+        chunks: list[Chunk] = []
+        for start, number in progress([(s, n) for s in starts for n in range(last + 1)], desc=self.method):
+            part = slice(start, min(start + chunk_size, len(self.spans)))
+            sources = Sources(self.spans[part], self.n_tokens, self._causal)
+            layer = self._layer(number)
+            if number == 0:
+                chunks = layer.start(sources)
+            # Rows before the first source hold nothing of it.
+            only = [row for row in rows if row >= sources.low] if some and number == last else None
+            chunks = layer.advance(chunks, sources, self.rules, first=number == 0, ffn=self.ffn, only=only)
+            for chunk in chunks:
+                own = slice(part.start, part.start + chunk.base.shape[1])
+                if number in lengths:
+                    lengths[number][chunk.rows, own] = chunk.base.norm(dim=-1).cpu().double()
+                for place, row in enumerate(rows if number == last else ()):
+                    if chunk.rows.start <= row < chunk.rows.stop:
+                        found[place, own] = chunk.base[row - chunk.rows.start]
+        self.lengths |= lengths
+        return found
+
+
+def through_head(
+    head: Head, position: int | None, indices: Sequence[int], vectors: Tensor, rules: Rules
+) -> Tensor:
+    """Return what every source gives to some logits [source, target].
+
+    Args:
+        head: The model's head, proved.
+        position: Row of logits [token, vocabulary]; None for [class].
+        indices: Columns of the logits.
+        vectors: What the sources have become in the states that the head reads, [row, source, dim].
+        rules: How biases and activations are shared out; "relu" is of feed-forward layers, and its heads go
+            through the origin.
+    """
+    if rules.activation == "relu":
+        rules = replace(rules, activation="zero_origin")
+    early = Vectors(head.hidden[head.rows(position)], vectors).through(head.before, rules)
+    mean = Vectors(early.state.mean(dim=0, keepdim=True), early.whole().mean(dim=0, keepdim=True))
+    last, step = [(place, step) for place, step in enumerate(head.steps) if isinstance(step, Affine)][-1]
+    found = mean.through(head.steps[:last], rules)
+    columns = list(indices)
+    products = None
+    if step.bias is not None and rules.bias in BY_PRODUCT:
+        products = found.dot((step.matrix @ step.bias)[None])
+    if step.bias is None or products is not None or rules.bias in (None, "cls"):
+        bias = None if step.bias is None else step.bias[columns]
+        found = found.projected(Affine(step.matrix[:, columns], bias), rules, products)
+    else:
+        whole = found.projected(step, rules)
+        found = Vectors(whole.state[:, columns], whole.whole()[..., columns])
+    return found.through(head.steps[last + 1 :], rules).whole()[0]

@@ -1,0 +1,211 @@
+"""What a feed-forward layer or a head does as algebra, one step after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x matrix + bias.
+
+    Args:
+        matrix: [input, output].
+        bias: [output], or None.
+    """
+
+    matrix: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the image of x [..., input]."""
+        return x @ self.matrix if self.bias is None else torch.addmm(self.bias, x, self.matrix)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """x * factor, component by component or as a whole."""
+
+    factor: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return x [..., dim], scaled."""
+        return x * self.factor
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A function of every component by itself."""
+
+    function: Function
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the function of x."""
+        return self.function(x)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """function(gate(x)) * up(x)."""
+
+    gate: Affine
+    function: Function
+    up: Affine
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the product for x [..., input]."""
+        return self.function(self.gate(x)) * self.up(x)
+
+
+Step = Affine | Scale | Pointwise | Gated | Norm
+# What a step may be found as: a module, a function of every component, a vector or a number that scales.
+Found = nn.Module | Tensor | float | Function | None
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Where things are in a feed-forward module: down(act(up(x))), or down(act(gate(x)) * up(x)).
+
+    Args:
+        family: Name for people.
+        up: Projection into the wide space.
+        act: The activation; "=" before the name of a bare function.
+        down: Projection back; "" where it is no part of this module.
+        gate: What the activation is of, where that is not `up`; the same module as `up` where one projection
+            makes both, what is activated first.
+    """
+
+    family: str
+    up: str
+    act: str
+    down: str
+    gate: str = ""
+
+
+# Tried from the top; those that ask for more modules stand before those that ask for fewer of the same.
+FEEDS: tuple[Feed, ...] = (
+    Feed("Llama, Mistral, Qwen, Gemma, OLMo, Cohere", "up_proj", "act_fn", "down_proj", gate="gate_proj"),
+    Feed("Phi-3", "gate_up_proj", "activation_fn", "down_proj", gate="gate_up_proj"),
+    Feed("ModernBERT", "Wi", "act", "Wo", gate="Wi"),
+    Feed("Nemotron, Apertus", "up_proj", "act_fn", "down_proj"),
+    Feed("T5 1.1, Flan-T5", "wi_1", "act", "wo", gate="wi_0"),
+    Feed("T5", "wi", "act", "wo"),
+    Feed("GPT-2, StarCoder 2", "c_fc", "act", "c_proj"),
+    Feed("GPT-NeoX", "dense_h_to_4h", "act", "dense_4h_to_h"),
+    Feed("Phi, ViT, DINOv2, CLIP, SigLIP", "fc1", "activation_fn", "fc2"),
+    Feed("ViT, DINOv2", "fc1", "activation", "fc2"),
+    Feed("DistilBERT", "lin1", "activation", "lin2"),
+    Feed("wav2vec 2.0", "intermediate_dense", "intermediate_act_fn", "output_dense"),
+    Feed("ESM", "dense", "=gelu", ""),
+)
+
+# Activations that a model's code calls without a module for them.
+FUNCTIONS: dict[str, Function] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": nn.functional.gelu,
+}
+
+
+def read_steps(found: Iterable[Found], width: int, like: Tensor) -> tuple[Step, ...]:
+    """Return what modules do one after another.
+
+    Whether it is all they do is for the caller to prove, on numbers.
+
+    Args:
+        found: Modules, functions of every component, vectors or numbers that scale; None does nothing.
+        width: Size of what the first one reads.
+        like: A tensor whose dtype and device parameters are given.
+
+    Raises:
+        UnsupportedModelError: If a module of several others is not described; the message names its class.
+    """
+    steps: list[Step] = []
+    for part in found:
+        for step in _read(part, width, like):
+            steps.append(step)
+            if isinstance(step, Affine):
+                width = step.matrix.shape[1]
+            elif isinstance(step, Gated):
+                width = step.up.matrix.shape[1]
+    return tuple(steps)
+
+
+def _read(module: Found, width: int, like: Tensor) -> Iterator[Step]:
+    if module is None or isinstance(module, (nn.Identity, nn.Dropout)):
+        return
+    if isinstance(module, (Tensor, float, int)):
+        yield Scale(torch.as_tensor(module, dtype=like.dtype, device=like.device).detach())
+    elif not isinstance(module, nn.Module):
+        yield Pointwise(module)
+    elif is_norm(module):
+        norm = read_norm(module, width, like)
+        if norm is not None:
+            yield norm
+    elif next(module.parameters(), None) is None:
+        yield Pointwise(module)
+    elif all(parameter.dim() <= 1 for parameter in module.parameters()):
+        with torch.no_grad():
+            yield Scale(module(like.new_ones(1, width)).to(like)[0])
+    else:
+        found = next((feed for feed in FEEDS if _fits(module, feed)), None)
+        if found is not None:
+            yield from _open(module, found, width, like)
+        elif getattr(module, "weight", None) is None:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} is not described: it is no linear layer, norm or activation, and "
+                "none of the feed-forward layers that are known."
+            )
+        else:
+            yield Affine(*read_affine(module, width, like))
+
+
+def _fits(module: nn.Module, feed: Feed) -> bool:
+    names = (feed.up, feed.act, feed.down, feed.gate)
+    return all(hasattr(module, name) for name in names if name and not name.startswith("="))
+
+
+def _open(module: nn.Module, feed: Feed, width: int, like: Tensor) -> Iterator[Step]:
+    up = Affine(*read_affine(getattr(module, feed.up), width, like))
+    function = FUNCTIONS[feed.act[1:]] if feed.act.startswith("=") else _held(getattr(module, feed.act))
+    if not feed.gate:
+        yield up
+        yield Pointwise(function)
+        wide = up.matrix.shape[1]
+    else:
+        if feed.gate == feed.up:
+            gate, up = _halves(up)
+        else:
+            gate = Affine(*read_affine(getattr(module, feed.gate), width, like))
+        yield Gated(gate, function, up)
+        wide = up.matrix.shape[1]
+    if feed.down:
+        yield Affine(*read_affine(getattr(module, feed.down), wide, like))
+
+
+def _held(function: Function) -> Function:
+    """Return an activation whose own parameters, as xIELU has, ask for no gradient."""
+    if not isinstance(function, nn.Module) or next(function.parameters(), None) is None:
+        return function
+    parameters = {name: parameter.detach() for name, parameter in function.named_parameters()}
+
+    def held(x: Tensor) -> Tensor:
+        made: Tensor = torch.func.functional_call(function, parameters, (x,))
+        return made
+
+    return held
+
+
+def _halves(both: Affine) -> tuple[Affine, Affine]:
+    half = both.matrix.shape[1] // 2
+    biases = (None, None) if both.bias is None else (both.bias[:half], both.bias[half:])
+    return Affine(both.matrix[:, :half], biases[0]), Affine(both.matrix[:, half:], biases[1])

@@ -1,0 +1,1 @@
+"""A traced model run again with gradients."""

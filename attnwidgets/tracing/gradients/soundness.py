@@ -1,0 +1,53 @@
+"""Gradients that explain nothing, NaN or zero, and the layer at which they became so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnwidgets.tracing.gradients.differentiable import gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.gradients.differentiable import Graph
+
+
+def usable(found: Sequence[Tensor], graph: Graph) -> bool:
+    """Return whether gradients are finite and say anything at all.
+
+    Of a module on its own zeros are an answer: a ReLU may be shut. In a model they are a fault.
+    """
+    if not all(bool(gradient.isfinite().all()) for gradient in found):
+        return False
+    return not graph.states or any(bool(gradient.any()) for gradient in found)
+
+
+def diagnosis(score: Tensor, graph: Graph, stream: str, method: str) -> str:
+    """Return in words why a gradient cannot be used, and at which layer it went wrong."""
+    states = graph.states.get(stream, [])
+    for layer, state in enumerate(states):
+        if not state.isfinite().all():
+            where = "the embeddings" if layer == 0 else f"layer {layer - 1}"
+            return (
+                f"{method}: the states after {where} hold NaN or infinite numbers, the first that do; look "
+                "at the model's weights and precision before explaining it."
+            )
+    if not score.isfinite().all():
+        return f"{method}: the target is {float(score.flatten()[0])}; there is nothing to explain."
+    backwards = list(enumerate(gradients(score, states, again=True) if states else []))[::-1]
+    for layer, gradient in backwards:
+        last = layer == len(states) - 1
+        after = "into the last layer's output" if last else f"into layer {layer}'s input"
+        if not gradient.isfinite().all():
+            return f"{method}: the gradient becomes NaN or infinite on its way {after}."
+        if not gradient.any():
+            return (
+                f"{method}: the gradient is zero everywhere on its way {after}, so the target does not "
+                "depend on the input, or something without a gradient (a rounding, a choice) stands between."
+            )
+    return (
+        f"{method}: the gradient is zero or NaN at the embeddings of stream {stream!r}, behind layer 0: the "
+        "target does not depend on them."
+    )

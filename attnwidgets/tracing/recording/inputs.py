@@ -1,0 +1,277 @@
+"""Everything a user may hand over, as samples a model can read: ids, display strings and spans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
+from attnwidgets.tracing.text.axes import Text
+from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
+from attnwidgets.tracing.text.words import join_words
+
+_NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
+
+
+@dataclass
+class Sample:
+    """One input: what the model reads and how its tokens are shown.
+
+    Args:
+        ids: Token ids, or None where there is no text.
+        text: Display strings and spans of the ids.
+        types: Token type ids, where the tokenizer gives them.
+        others: Further model inputs, batch of one (pixel_values, input_values, ...).
+        decoder_ids: What the decoder reads, for encoder-decoder models.
+        decoder_text: Display strings and spans of `decoder_ids`.
+        warning: What was done to the input that a reader must know.
+        seconds: Length of the audio.
+    """
+
+    ids: list[int] | None = None
+    text: Text | None = None
+    types: list[int] | None = None
+    others: dict[str, Any] = field(default_factory=dict)
+    decoder_ids: list[int] | None = None
+    decoder_text: Text | None = None
+    warning: str = ""
+    seconds: float | None = None
+
+
+def text_tokenizer(tokenizer: Any) -> Any:
+    """Return the tokenizer inside a processor; None where there is none (an image processor)."""
+    inner = getattr(tokenizer, "tokenizer", tokenizer)
+    return inner if hasattr(inner, "convert_ids_to_tokens") else None
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Return the ids of tokens that stand apart from the text.
+
+    The unknown token and the mask stand in the place of a word, so they are not among them.
+    """
+    ids = set(tokenizer.all_special_ids)
+    ids |= {
+        i for i, t in getattr(tokenizer, "added_tokens_decoder", {}).items() if getattr(t, "special", False)
+    }
+    ends = {getattr(tokenizer, f"{n}_token_id", None) for n in ("bos", "eos", "pad", "cls", "sep")}
+    inside = {getattr(tokenizer, f"{n}_token_id", None) for n in ("unk", "mask")}
+    return frozenset(ids - (inside - ends))
+
+
+def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """Return display strings of ids."""
+    return text_of_ids(tokenizer, ids).tokens
+
+
+def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None) -> Text:
+    """Return ids as text with spans, spelled from the tokens themselves; without a tokenizer, as numbers."""
+    apart: tuple[bool, ...]
+    if tokenizer is None:
+        labels = tuple(str(i) for i in ids)
+        apart = (False,) * len(labels)
+        spans: list[tuple[int, int]] = []
+        text = ""
+        for label in labels:
+            spans.append((len(text), len(text) + len(label)))
+            text += label + " "
+    else:
+        tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(list(ids))]
+        specials = special_ids(tokenizer)
+        apart = tuple(i in specials for i in ids)
+        scheme = scheme_of(tokenizer, tokens)
+        pieces = pieces_of(tokens, apart, scheme)
+        labels = display(pieces, scheme)
+        text, spans = reassemble(pieces)
+    return Text(labels, tuple(spans), apart, (0,) * len(labels), (text,), (None,), boundary)
+
+
+def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
+    """Return how many tokens a model takes, or None where nothing limits it (relative positions).
+
+    The config says it; a padding index in the position table (RoBERTa) costs the positions up to it. Only
+    where the config is silent and the positions are learned elsewhere does the tokenizer's own limit count.
+    """
+    config: Any = getattr(model, "config", None)
+    config = getattr(config, "text_config", None) or config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "max_target_positions", None)
+    if not isinstance(limit, int) or limit <= 0:
+        return None
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding) and name.endswith(("position_embeddings", "embed_positions")):
+            if module.padding_idx is not None and module.num_embeddings == limit:
+                limit -= module.padding_idx + 1
+            break
+    own = getattr(tokenizer, "model_max_length", None)
+    relative = getattr(config, "position_embedding_type", None) or ""
+    if "relative" in str(relative) and isinstance(own, int) and own < _NO_LIMIT:
+        return min(limit, own)
+    return limit
+
+
+def too_long(length: int, limit: int, extra: int = 0) -> ValueError:
+    """Return the error that names both lengths and the way out."""
+    room = f" beside {extra} new ones" if extra else ""
+    return ValueError(
+        f"text is too long: it has {length} tokens, and the model takes {limit}{room}. Shorten it, or pass "
+        "truncation=True to cut it (views will say so)."
+    )
+
+
+def encode(
+    tokenizer: Any,
+    text: str,
+    *,
+    text_pair: str | None = None,
+    words: Sequence[str] | None = None,
+    pair_words: Sequence[str] | None = None,
+    limit: int | None = None,
+    truncation: bool = False,
+    specials: bool = True,
+    extra: int = 0,
+) -> Sample:
+    """Tokenize one text or pair.
+
+    Raises:
+        ValueError: If the text is empty, or longer than `limit` without `truncation`.
+    """
+    if not text.strip():
+        raise ValueError("text is empty: give at least one word")
+    if text_pair is not None and not text_pair.strip():
+        raise ValueError("text_pair is empty: give at least one word, or leave it out")
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    arguments: dict[str, Any] = {"add_special_tokens": specials, "verbose": False, "padding": False}
+    if fast:
+        arguments["return_offsets_mapping"] = True
+    with borrowed_tokenizer(tokenizer):
+        pair = (text,) if text_pair is None else (text, text_pair)
+        encoded = tokenizer(*pair, **arguments, truncation=False)
+        whole = len(encoded["input_ids"])
+        warning = ""
+        if limit is not None and whole > limit:
+            if not truncation:
+                raise too_long(whole, limit, extra)
+            warning = f"text cut from {whole} to {limit} tokens"
+            encoded = tokenizer(*pair, **arguments, truncation=True, max_length=limit)
+    ids = list(encoded["input_ids"])
+    if not ids:
+        raise ValueError(f"text {text!r} has no tokens in this tokenizer")
+    types = encoded.get("token_type_ids")
+    shown = text_of_ids(tokenizer, ids)
+    given = (words, pair_words)
+    if fast:
+        ends = {"bos", "eos", "cls", "sep", "pad"}
+        outer = {getattr(tokenizer, f"{name}_token_id", None) for name in ends} - {None}
+        sides = encoded.sequence_ids(0) if hasattr(encoded, "sequence_ids") else [0] * len(ids)
+        # A special token spelled in the text itself (a chat template) stands apart too.
+        apart = tuple(
+            side is None or special or (i in outer)
+            for side, special, i in zip(sides, shown.special, ids, strict=True)
+        )
+        offsets = [
+            (0, 0) if a else (b, e) for (b, e), a in zip(encoded["offset_mapping"], apart, strict=True)
+        ]
+        segment = _segments(sides)
+        shown = Text(shown.tokens, tuple(offsets), apart, segment, pair, given)
+    elif words is not None or pair_words is not None or text_pair is not None:
+        shown = _aligned(shown, tokenizer, pair, given)
+    return Sample(ids, shown, None if types is None else list(types), warning=warning)
+
+
+def _segments(sides: Sequence[int | None]) -> tuple[int, ...]:
+    """Return the text each token belongs to; a special token closes the text before it."""
+    segments = []
+    current = 0
+    for side in sides:
+        current = max(current, side or 0)
+        segments.append(current)
+    return tuple(segments)
+
+
+def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> Text:
+    """Give spelled tokens (no offsets) their segments: the second text begins after a separator."""
+    segment = [0] * len(shown.tokens)
+    if len(pair) > 1:
+        apart = [i for i, special in enumerate(shown.special) if special and 0 < i < len(segment) - 1]
+        start = apart[-1] + 1 if apart else len(segment)
+        segment = [int(i >= start) for i in range(len(segment))]
+        first = shown.spans[start][0] if start < len(segment) else len(shown.texts[0])
+        texts = (shown.texts[0][:first], shown.texts[0][first:])
+        spans = tuple((b - first * s, e - first * s) for (b, e), s in zip(shown.spans, segment, strict=True))
+        return Text(shown.tokens, spans, shown.special, tuple(segment), texts, (None, None))
+    words = given[0]
+    if words is not None and all(shown.texts[0].find(word) >= 0 for word in words):
+        return Text(shown.tokens, shown.spans, shown.special, tuple(segment), shown.texts, (words,))
+    raise ValueError(
+        f"words cannot be placed: {type(tokenizer).__name__} reports no offsets and spells the text "
+        "otherwise. Use its fast version (use_fast=True)."
+    )
+
+
+def template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return chat messages as the text of the tokenizer's template, asking for an answer unless one is last.
+
+    Raises:
+        ValueError: If the tokenizer has no chat template or the messages are not role/content pairs.
+    """
+    if not messages or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in messages):
+        raise ValueError('messages must be a list like [{"role": "user", "content": "Hello"}]')
+    if not getattr(tokenizer, "chat_template", None):
+        raise ValueError(
+            f"messages need a chat template, and {type(tokenizer).__name__} has none; pass text instead"
+        )
+    ask = messages[-1]["role"] != "assistant"
+    return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=ask))
+
+
+def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
+    """Return token ids as rows without padding, and whether one row was given.
+
+    Args:
+        ids: [token] or [batch, token].
+        mask: Of the same shape, 0 at padding on either side; None keeps every id.
+
+    Raises:
+        ValueError: If there are no ids, or they are no integers in this shape.
+    """
+    table = torch.as_tensor(ids)
+    if not table.numel():
+        raise ValueError("input_ids are empty: give at least one token")
+    if table.dim() not in (1, 2) or table.is_floating_point() or table.dtype == torch.bool:
+        raise ValueError(
+            f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}"
+        )
+    single = table.dim() == 1
+    table = table.reshape(1, -1) if single else table
+    kept = torch.ones_like(table) if mask is None else torch.as_tensor(mask).reshape(table.shape)
+    rows = [row[keep.bool()].tolist() for row, keep in zip(table.cpu(), kept.cpu(), strict=True)]
+    if not rows or not all(rows):
+        raise ValueError("input_ids are empty: give at least one token")
+    return rows, single or len(rows) == 1
+
+
+def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation: bool, extra: int) -> Sample:
+    """Return one row of raw ids, cut to `limit` where asked to.
+
+    Raises:
+        ValueError: If there are more than `limit` (which leaves room for `extra`) without `truncation`.
+    """
+    warning = ""
+    if limit is not None and len(ids) > limit:
+        if not truncation:
+            raise too_long(len(ids), limit, extra)
+        ids, warning = ids[:limit], f"text cut from {len(ids)} to {limit} tokens"
+    return Sample(ids, text_of_ids(tokenizer, ids), warning=warning)
+
+
+def words_text(words: Sequence[str], text: str | None, argument: str) -> str:
+    """Return the text that given words make, or check that they are strings that a given text contains."""
+    if isinstance(words, str) or not all(isinstance(w, str) for w in words) or not words:
+        raise ValueError(f"{argument} must be a list of words, as ['New', 'York'], not {words!r}")
+    for number, word in enumerate(words):
+        if not word.strip():
+            raise ValueError(f"{argument}[{number}] is empty: leave it out")
+    return join_words(words) if text is None else text

@@ -1,0 +1,293 @@
+"""Record every attention call of one forward pass, and prove that recording changed nothing."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.recording.attention_function import (
+    NAME,
+    UnsupportedModelError,
+    attention,
+    changers,
+    observer,
+)
+from attnwidgets.tracing.recording.borrow import implementation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from torch import Tensor, nn
+
+    # (index of the call, module, weights, values) -> (weights, values)
+    Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
+    # (module, what its heads return [batch, head, query, dim])
+    Listener = Callable[[nn.Module, Tensor], None]
+
+ELSEWHERE = "Its numbers from elsewhere can be shown with aw.from_attentions(attentions, tokens)."
+_proved: set[tuple[object, ...]] = set()
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one attention call was given; its weights follow from it.
+
+    Args:
+        name: The module's name in the model.
+        query: [batch, head, query, dim] after any rotary embedding.
+        key: [batch, kv head, key, dim].
+        settings: mask, scaling, softcap and position_bias of the call.
+        weights: [batch, head, query, key], kept only where an edit makes them differ from what follows.
+    """
+
+    name: str
+    query: Tensor
+    key: Tensor
+    settings: Mapping[str, Any]
+    weights: Tensor | None = None
+
+
+@dataclass
+class Recording:
+    """The calls of one pass, in the order they were made; an observer of the attention function."""
+
+    names: Mapping[int, str]
+    edits: Sequence[Edit] = ()
+    listeners: Sequence[Listener] = ()
+    calls: list[Call] = field(default_factory=list)
+
+    def see(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        weights: Tensor,
+        settings: dict[str, Any],
+        *,
+        changed: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Keep a call's inputs (never its weights, unless edited) and apply the edits."""
+        given = weights
+        for edit in self.edits:
+            weights, value = edit(len(self.calls), module, weights, value)
+        kept = weights.detach() if changed or weights is not given else None
+        name = self.names.get(id(module), type(module).__name__)
+        detached = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in settings.items()}
+        self.calls.append(Call(name, query.detach(), key.detach(), detached, kept))
+        return weights, value
+
+    def done(self, module: nn.Module, output: Tensor) -> None:
+        """Tell the listeners what a call's heads return."""
+        for listener in self.listeners:
+            listener(module, output)
+
+
+def register() -> None:
+    """Make the attention function known to transformers, with the additive mask that eager attention uses."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, eager_mask)
+
+
+@contextmanager
+def recording(
+    model: nn.Module, edits: Sequence[Edit] = (), listeners: Sequence[Listener] = ()
+) -> Iterator[Recording]:
+    """Switch a borrowed model to the recording attention function for the duration.
+
+    Args:
+        model: A model held by `borrowed`.
+        edits: Called at every attention call, in order; each may replace weights and values.
+        listeners: Called after every attention call with what its heads return.
+    """
+    register()
+    session = Recording({id(module): name for name, module in model.named_modules()}, edits, listeners)
+    token = observer.set(session)
+    try:
+        with implementation(model, NAME):
+            yield session
+    finally:
+        observer.reset(token)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One recorded forward pass.
+
+    Args:
+        outputs: What the model returned.
+        calls: Its attention calls, or () where the model returned its weights itself.
+        given: Weights by stream as the model returned them, [batch, head, query, key] per layer.
+        note: What the reader should know about how it was recorded; "" if nothing.
+    """
+
+    outputs: Any
+    calls: tuple[Call, ...] = ()
+    given: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
+    note: str = ""
+
+
+def forward_parameters(model: Any) -> frozenset[str]:
+    """Return the names a model's forward takes (those of the base model inside a PEFT wrapper)."""
+    return frozenset(inspect.signature(unpeft(model).forward).parameters)
+
+
+def unpeft(model: Any) -> Any:
+    """Return the base model inside a PEFT wrapper, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def can_generate(model: Any) -> bool:
+    """Return whether a model generates text."""
+    ask = getattr(unpeft(model), "can_generate", None)
+    return bool(ask()) if callable(ask) else False
+
+
+def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
+    """Run a borrowed model once and return what its attention did.
+
+    Raises:
+        UnsupportedModelError: If the model computes attention outside transformers' interface and does not
+            return it either, or if recording would change its output.
+    """
+    options: dict[str, Any] = {"return_dict": True}
+    if "use_cache" in forward_parameters(model):
+        options["use_cache"] = False
+    try:
+        with recording(model) as session:
+            outputs = model(**inputs, **options)
+    except (UnsupportedModelError, KeyError) as error:
+        # A KeyError comes from modules that choose their attention class by the implementation's name.
+        if isinstance(error, KeyError) and NAME not in str(error):
+            raise
+        reason = (
+            str(error)
+            if isinstance(error, UnsupportedModelError)
+            else "it does not know registered attention"
+        )
+        return _returned(model, inputs, options, reason)
+    if not session.calls:
+        return _returned(
+            model, inputs, options, "it computes attention outside transformers' attention interface"
+        )
+    length = max(call.key.shape[2] for call in session.calls)
+    proof = (type(model), type(getattr(model, "config", None)), length.bit_length())
+    # What is changed on purpose is not what a plain pass returns.
+    if proof not in _proved and not _changed(model):
+        difference = _difference(model, inputs, options, outputs)
+        if difference is not None:
+            return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
+        _proved.add(proof)
+    return Pass(outputs, tuple(session.calls))
+
+
+def _changed(model: nn.Module) -> bool:
+    """Return whether an intervention is in force on a model."""
+    return bool(changers) and any(module in changers for module in model.modules())
+
+
+def _difference(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    outputs: Any,
+) -> float | None:
+    """Return by how much (relative) the recorded output differs from a plain one, or None if it does not.
+
+    First the user's own implementation is the judge; rounding in half precision or on an accelerator may part
+    it from eager attention, so eager has the last word.
+    """
+    ours = main_output(outputs)
+    if ours is None:
+        return None
+    keep = _kept(inputs, ours)
+    worst = 0.0
+    for name in (None, "eager"):
+        if name is None:
+            plain = main_output(model(**inputs, **options))
+        else:
+            with implementation(model, name):
+                plain = main_output(model(**inputs, **options))
+        if plain is None or plain.shape != ours.shape:
+            return float("inf")
+        worst = _apart(ours[keep].double(), plain[keep].double())
+        tolerance = 1e-3 if ours.element_size() >= torch.finfo(torch.float32).bits // 8 else 2e-2
+        if worst <= tolerance:
+            return None
+    return worst
+
+
+def _apart(ours: Tensor, reference: Tensor) -> float:
+    """Return the largest difference, relative to the largest number; NaN is the same as NaN."""
+    other = ~((ours == reference) | (ours.isnan() & reference.isnan()))
+    if not other.any():
+        return 0.0
+    largest = float(reference[reference.isfinite()].abs().amax()) if reference.isfinite().any() else 0.0
+    return float((ours - reference)[other].abs().max()) / max(largest, 1e-6)
+
+
+def main_output(outputs: Any) -> Tensor | None:
+    """Return the output that matters most: logits, last hidden state, or the first float tensor."""
+    for name in ("logits", "last_hidden_state", "logits_per_image"):
+        value = getattr(outputs, name, None)
+        if isinstance(value, torch.Tensor):
+            return value
+    values = outputs.values() if hasattr(outputs, "values") else ()
+    return next((v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()), None)
+
+
+def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:
+    """Return which positions of an output are no padding (what stands at padding is anybody's)."""
+    for name in ("decoder_attention_mask", "attention_mask"):
+        mask = inputs.get(name)
+        if isinstance(mask, torch.Tensor) and output.dim() > mask.dim() and mask.shape == output.shape[:2]:
+            return mask.bool().to(output.device)
+    return slice(None)
+
+
+def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
+    """Take the weights a model returns under eager attention, for models the interface does not reach."""
+    name = type(model).__name__
+    if _changed(model):
+        raise UnsupportedModelError(f"Interventions do not reach the attention of {name}: {reason}.")
+    with implementation(model, "eager"):
+        try:
+            outputs = model(**inputs, **options, output_attentions=True)
+        except TypeError as error:
+            if "output_attentions" not in str(error):
+                raise
+            raise UnsupportedModelError(
+                f"The attention of {name} cannot be traced: {reason}, "
+                f"and it takes no output_attentions. {ELSEWHERE}"
+            ) from error
+    given: dict[str, tuple[Tensor, ...]] = {}
+    for stream, key in (
+        ("self", "attentions"),
+        ("encoder", "encoder_attentions"),
+        ("decoder", "decoder_attentions"),
+        ("cross", "cross_attentions"),
+    ):
+        layers = getattr(outputs, key, None)
+        if isinstance(layers, torch.Tensor):
+            layers = (layers,)
+        if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
+            given[stream] = tuple(layer.detach() for layer in layers)
+    if not given:
+        raise UnsupportedModelError(
+            f"The attention of {name} cannot be traced: {reason}, "
+            f"and it returned none under eager attention. {ELSEWHERE}"
+        )
+    return Pass(
+        outputs,
+        (),
+        given,
+        f"{name}: {reason}; its attention is what it returned itself, so methods that edit attention "
+        "or need queries and keys are not available",
+    )

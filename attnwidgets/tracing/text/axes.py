@@ -1,0 +1,150 @@
+"""Axes of maps: text tokens with their words and sentences, image patches, audio frames, or plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.tracing.text.units import TokenAxis, Unit
+from attnwidgets.tracing.text.words import (
+    given_spans,
+    paragraph_spans,
+    sentence_spans,
+    unit_from_spans,
+    word_spans,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Text:
+    """Tokens and where they lie in the text (or in the two texts of a pair).
+
+    Args:
+        tokens: Display strings.
+        spans: Character span of each token in the text of its segment; empty for specials.
+        special: Which tokens are special.
+        segment: 0 or 1 per token.
+        texts: The text of each segment.
+        words: Words given by the user for each segment, or None to find them.
+        boundary: Index of the first generated token.
+    """
+
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    special: tuple[bool, ...]
+    segment: tuple[int, ...]
+    texts: tuple[str, ...]
+    words: tuple[Sequence[str] | None, ...] = (None, None)
+    boundary: int | None = None
+
+    def axis(self) -> TokenAxis:
+        """Return the axis with units token, word, sentence and paragraph."""
+        # Segments are laid one after the other, so that one pass over characters serves both texts.
+        whole = ""
+        words: list[tuple[int, int]] = []
+        sentences: list[tuple[int, int]] = []
+        paragraphs: list[tuple[int, int]] = []
+        starts = []
+        for text, given in zip(self.texts, self.words, strict=False):
+            start = len(whole)
+            starts.append(start)
+            found = word_spans(text) if given is None else given_spans(text, given)
+            words += [(start + b, start + e) for b, e in found]
+            sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
+            paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
+            whole += text + "\n"
+        spans = [
+            (starts[s] + b, starts[s] + e) if e > b else (0, 0)
+            for (b, e), s in zip(self.spans, self.segment, strict=True)
+        ]
+        trimmed = [trim(whole, begin, end) for begin, end in spans]
+        arguments = (trimmed, self.special, self.tokens)
+        units = {
+            "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
+            "word": unit_from_spans("word", whole, words, *arguments),
+            "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
+            "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
+        }
+        return TokenAxis(
+            self.tokens, units, self.segment, self.boundary, "\n".join(t for t in self.texts if t)
+        )
+
+
+def trim(text: str, begin: int, end: int) -> tuple[int, int]:
+    """Return a token's span without leading blanks, which are no part of a word.
+
+    A token that is one space only ("␣" before a digit, or before a character of many bytes) goes with the
+    character after it; longer blanks and line ends stand alone.
+    """
+    if text[begin:end].strip():
+        return end - len(text[begin:end].lstrip()), end
+    if text[begin:end] == " " and text[end : end + 1].strip():
+        return end, end + 1
+    return begin, begin
+
+
+def numbered(n: int, note: str = "") -> TokenAxis:
+    """Return an axis of plain numbers."""
+    return TokenAxis.plain([f"{note}{i}" for i in range(n)])
+
+
+def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:
+    """Return the axis of image patches, row by row, after the class token and registers, if any.
+
+    Args:
+        n: Length of the axis.
+        config: The vision tower's config (patch_size, num_register_tokens).
+        height: Image height in pixels, as the model saw it.
+        width: Image width in pixels.
+    """
+    size = getattr(config, "patch_size", None)
+    if size is None:
+        return numbered(n)
+    high, wide = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    rows, columns = height // high, width // wide
+    apart = n - rows * columns
+    if rows * columns == 0 or apart < 0:
+        return numbered(n)
+    registers = min(int(getattr(config, "num_register_tokens", 0) or 0), max(apart - 1, 0))
+    heads = ["[CLS]", *(["[DIST]"] * (apart - registers - 1))][:apart]
+    labels = (
+        *heads,
+        *(f"[REG{i}]" for i in range(registers)),
+        *(f"{r},{c}" for r in range(rows) for c in range(columns)),
+    )
+    special = (True,) * apart + (False,) * (rows * columns)
+    spans = tuple((i,) for i in range(n))
+    units = {
+        "token": Unit("token", labels, spans, special),
+        "patch": Unit("patch", labels, spans, special, grid=(rows, columns)),
+    }
+    return TokenAxis(labels, units)
+
+
+def frame_axis(n: int, step: float) -> TokenAxis:
+    """Return the axis of audio frames of `step` seconds each."""
+    times = tuple((i * step, (i + 1) * step) for i in range(n))
+    labels = tuple(f"{begin:.2f}s" for begin, _ in times)
+    spans = tuple((i,) for i in range(n))
+    apart = (False,) * n
+    units = {
+        "token": Unit("token", labels, spans, apart),
+        "frame": Unit("frame", labels, spans, apart, times=times),
+    }
+    return TokenAxis(labels, units)
+
+
+def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
+    """Return an axis with `extra` positions before it that stand for no token (a PEFT prefix)."""
+    names = tuple(f"[P{i}]" for i in range(extra))
+    units = {}
+    for name, unit in axis.units.items():
+        spans = (*((i,) for i in range(extra)), *(tuple(i + extra for i in span) for span in unit.spans))
+        units[name] = Unit(
+            name, (*names, *unit.labels), spans, (True,) * extra + unit.special, grid=unit.grid
+        )
+    boundary = None if axis.boundary is None else axis.boundary + extra
+    return TokenAxis((*names, *axis.tokens), units, (0,) * extra + axis.segment, boundary, axis.text)

@@ -1,0 +1,184 @@
+"""Words, sentences and paragraphs over tokens.
+
+Words are found in the text, not in the vocabulary, so that every tokenizer gives the same words:
+
+1. A fast tokenizer's offsets say where in the text each token lies.
+2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level
+   BPE and SentencePiece spell their spaces, WordPiece marks continuations with "##".
+3. Runs of letters, digits and marks are words, as are "don't", "state-of-the-art", "3.14"; every other
+   character is an element of its own. Scripts written without spaces: each Han character and each run of kana
+   is a word (a segmenter's words can be given as `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
+4. Words that share a token merge, since a token belongs to one element only.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from attnwidgets.tracing.text.display import SPACE, graphemes, visible
+from attnwidgets.tracing.text.units import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Span = tuple[int, int]
+
+_INSIDE = "'’-‐·"
+_NUMERIC = ".,:"
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_KANA = re.compile("[\u3040-\u30fa\u30fc-\u30ff]")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al)|(?<![^\W\d_])[A-Z])\.$"
+)
+_PARAGRAPH = re.compile(r"\S(?:.*?\S)??(?=\s*\Z|\s*\n[^\S\n]*\n)", re.DOTALL)
+_STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）]*|\n+")
+
+
+def _kind(cluster: str) -> str:
+    """Return what a user-perceived character is to a word: "letter", "han", "kana", "space" or "other"."""
+    char = cluster[0]
+    if char.isspace():
+        return "space"
+    if _HAN.match(char):
+        return "han"
+    if _KANA.match(char):
+        return "kana"
+    if char == "_" or unicodedata.category(char)[0] in "LNM":
+        return "letter"
+    return "other"
+
+
+def word_spans(text: str) -> list[Span]:
+    """Return the character spans of the words of a text; whitespace belongs to none."""
+    clusters = graphemes(text)
+    kinds = [_kind(text[begin:end]) for begin, end in clusters]
+    spans: list[Span] = []
+    previous = "space"
+    for i, ((begin, end), found) in enumerate(zip(clusters, kinds, strict=True)):
+        kind = found
+        joiner = text[begin:end]
+        if found == "other" and previous == "letter" and i + 1 < len(kinds) and kinds[i + 1] == "letter":
+            before, after = text[begin - 1], text[clusters[i + 1][0]]
+            numeric = before.isdigit() and after.isdigit()
+            initials = joiner == "." and before.isupper() and after.isupper()
+            if joiner in _INSIDE or (joiner in _NUMERIC and numeric) or initials:
+                kind = "letter"
+        if kind != "space":
+            if kind == previous and kind in ("letter", "kana"):
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((begin, end))
+        previous = kind
+    return spans
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Return the character spans of the sentences of a text, blanks between them left out."""
+    ends = []
+    for stop in _STOP.finditer(text):
+        before = text[: stop.end()].rstrip()
+        if stop.group()[0] == "." and _ABBREVIATION.search(before):
+            continue
+        ends.append(stop.end())
+    spans: list[Span] = []
+    begin = 0
+    for end in [*ends, len(text)]:
+        part = text[begin:end]
+        lead = len(part) - len(part.lstrip())
+        if part.strip():
+            spans.append((begin + lead, begin + len(part.rstrip())))
+        begin = max(begin, end)
+    return spans
+
+
+def paragraph_spans(text: str) -> list[Span]:
+    """Return the character spans of the paragraphs of a text: what blank lines separate."""
+    return [part.span() for part in _PARAGRAPH.finditer(text)]
+
+
+def given_spans(text: str, words: Sequence[str], argument: str = "words") -> list[Span]:
+    """Return where given words stand in a text, in order.
+
+    Raises:
+        ValueError: If a word is empty or not found after the one before it.
+    """
+    spans: list[Span] = []
+    at = 0
+    for number, word in enumerate(words):
+        found = text.find(word, at) if word.strip() else -1
+        if found < 0:
+            why = (
+                "is empty"
+                if not word.strip()
+                else f"does not follow {words[number - 1]!r} in the text" * bool(number)
+            )
+            raise ValueError(f"{argument}[{number}] = {word!r} {why or 'is not in the text'}")
+        spans.append((found, found + len(word)))
+        at = found + len(word)
+    return spans
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return pre-split words as text: spaces between them, none between Han or kana."""
+    text = ""
+    for word in words:
+        tight = text and word and _kind(text[-1]) in ("han", "kana") and _kind(word) in ("han", "kana")
+        text += ("" if tight or not text else " ") + word
+    return text
+
+
+def unit_from_spans(
+    name: str,
+    text: str,
+    elements: Sequence[Span],
+    spans: Sequence[Span],
+    special: Sequence[bool],
+    tokens: Sequence[str],
+) -> Unit:
+    """Return the unit whose elements are spans of a text, over tokens that lie at `spans` of it.
+
+    A token goes to the element it overlaps; elements that share a token merge; a token outside of all is an
+    element of its own, as is every special token.
+    """
+    # Elements lie in the order of the text and do not overlap, so a token touches a run of them.
+    starts, ends = [b for b, _ in elements], [e for _, e in elements]
+    touched = [
+        range(0) if apart or end <= begin else range(bisect_right(ends, begin), bisect_left(starts, end))
+        for (begin, end), apart in zip(spans, special, strict=True)
+    ]
+    # Each element is known by the first of those it is merged with.
+    first = list(range(len(elements)))
+    joined = {i for run in touched for i in run[1:]}
+    for i in sorted(joined):
+        first[i] = first[i - 1]
+    groups: dict[tuple[bool, int], list[int]] = {}
+    for token, run in enumerate(touched):
+        groups.setdefault((True, first[run[0]]) if run else (False, token), []).append(token)
+    last = {head: i for i, head in enumerate(first)}
+    labels = tuple(
+        visible(text[starts[key] : ends[last[key]]]).replace(SPACE, " ") if inside else tokens[key]
+        for inside, key in groups
+    )
+    return _unit(name, labels, groups.values(), special)
+
+
+def _unit(name: str, labels: tuple[str, ...], groups: Iterable[list[int]], special: Sequence[bool]) -> Unit:
+    members = tuple(tuple(group) for group in groups)
+    return Unit(name, labels, members, tuple(all(special[i] for i in group) for group in members))
+
+
+def unit_from_ids(
+    name: str, ids: Sequence[int | None], tokens: Sequence[str], special: Sequence[bool]
+) -> Unit:
+    """Return the unit in which tokens of one id form an element (also apart); None stands alone."""
+    groups: dict[object, list[int]] = {}
+    for token, key in enumerate(ids):
+        groups.setdefault(("alone", token) if key is None else key, []).append(token)
+    labels = tuple(
+        "".join(tokens[i].removeprefix("##") for i in group).strip("␣▁Ġ") or tokens[group[0]]
+        for group in groups.values()
+    )
+    return _unit(name, labels, groups.values(), special)

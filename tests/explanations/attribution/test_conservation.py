@@ -1,0 +1,123 @@
+"""Relevance sums to what it explains in every architecture that is believed; the check notices otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from attnwidgets.explanations.attribution import conservation
+from attnwidgets.explanations.attribution.conservation import architecture, check_conservation, made_up
+from attnwidgets.relevance import operations, rules
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+from tests.tracing.families import FAMILIES, MORE
+from tests.tracing.test_borrow import state_of
+
+NAMED = ("Qwen2", "Mistral", "OLMo 2", "Phi-3", "SmolLM3", "StableLM", "Qwen3 MoE")
+
+
+@pytest.fixture(autouse=True)
+def _no_verdicts(monkeypatch: Any) -> None:
+    monkeypatch.setattr(conservation, "_verdicts", {})
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *NAMED])
+def test_relevance_is_conserved(family: str) -> None:
+    verdict = check_conservation((FAMILIES | MORE)[family].traced())
+    assert verdict.conserved, verdict
+    assert verdict.error <= 1e-4
+    assert min(len(sums) for sums in verdict.sums.values()) >= 3
+
+
+def test_the_target_is_the_score_without_biases() -> None:
+    model = FAMILIES["BERT"].model()
+    verdict = check_conservation(model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # What the embeddings add comes before the first block.
+            if name.endswith("bias") and "embeddings" not in name:
+                parameter.zero_()
+        logits = model(made_up(model)["input_ids"][None]).logits[0, -1]
+    assert verdict.target == pytest.approx(float(logits[logits.abs().argmax()]), rel=1e-4)
+
+
+# Rules that are wrong or missing are noticed
+
+
+@pytest.mark.parametrize("kind", ["PRODUCTS", "SIZES", "ACTIVATIONS"])
+def test_a_missing_rule_shows_in_the_sums(kind: str, monkeypatch: Any) -> None:
+    whole, left_out = rules.table, dict.fromkeys(getattr(operations, kind))
+    monkeypatch.setattr(rules, "table", lambda bias: {**whole(bias), **left_out})
+    # Its soft cap is an activation that no module holds.
+    verdict = check_conservation(tiny.build(lambda: tiny._gemma("Gemma2", final_logit_softcapping=0.5)))
+    assert not verdict
+    assert "going back from it, the difference arises" in verdict.problem
+
+
+class Widened(nn.Module):
+    """Adds a constant that is no parameter and no number."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args: Any) -> Any:
+        return self.inner(*args) + torch.full((1,), 0.1)
+
+
+def test_the_layer_that_loses_relevance_is_named() -> None:
+    model = FAMILIES["Llama"].model()
+    model.model.layers[0].mlp = Widened(model.model.layers[0].mlp)
+    verdict = check_conservation(model)
+    assert not verdict
+    assert "the difference arises in layer 0" in verdict.problem
+    assert verdict.sums["self"][1] == pytest.approx(verdict.target, rel=1e-4)
+    assert "not conserved in LlamaForCausalLM" in repr(verdict)
+
+
+# Verdicts
+
+
+def test_a_verdict_is_kept_by_architecture_whatever_its_size() -> None:
+    small = check_conservation(FAMILIES["Llama"].model())
+    larger = tiny.build(lambda: tiny._plain("Llama", "ForCausalLM", **{**tiny.GQA, "num_hidden_layers": 4}))
+    assert check_conservation(larger) is small
+    assert check_conservation(larger, again=True) is not small
+    other = tiny.build(lambda: tiny._plain("Llama", "ForCausalLM", **tiny.GQA, hidden_act="gelu"))
+    assert architecture(other) != architecture(larger)
+    assert check_conservation(other) is not small
+
+
+def test_the_model_comes_back_with_its_biases() -> None:
+    model = FAMILIES["GPT-2"].model()
+    before, logits = state_of(model), model(torch.tensor([[3, 4]]), use_cache=False).logits
+    check_conservation(model)
+    assert state_of(model) == before
+    assert torch.equal(model(torch.tensor([[3, 4]]), use_cache=False).logits, logits)
+
+
+def test_a_name_is_no_model() -> None:
+    with pytest.raises(TypeError, match="takes a model or a trace, not the name 'gpt2'; load it"):
+        check_conservation("gpt2")
+
+
+def test_what_cannot_be_tried_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"no input to try CLIPModel on.*trace"):
+        check_conservation(tiny.clip())
+    with torch.inference_mode(), pytest.raises(ValueError, match="inference_mode"):
+        check_conservation(FAMILIES["Llama"].model())
+
+
+def test_a_long_text_is_tried_on_its_beginning(monkeypatch: Any) -> None:
+    model = FAMILIES["Llama"].model()
+    lengths: list[int] = []
+    found = trace(model, None, list(range(3, 43)))
+    model.register_forward_pre_hook(
+        lambda _, __, given: lengths.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    check_conservation(found)
+    assert lengths
+    assert max(lengths) == 12

@@ -1,0 +1,423 @@
+"""Relevance against the authors' code, and what a reader of `aw.lrp` may rely on."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from torch import nn
+
+import attnwidgets as aw
+from attnwidgets.explanations.attribution.lrp import lrp
+from attnwidgets.relevance.activations import single_activations
+from attnwidgets.relevance.rules import Rules
+from attnwidgets.tracing.gradients.frozen import frozen
+from attnwidgets.tracing.module_trace import trace_module
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+from tests.tracing.test_borrow import mixed_model, state_of
+
+IDS = [5, 17, 31, 9]
+
+
+def apart(found: Any, expected: Any) -> float:
+    return float(np.abs(np.asarray(found, np.float64) - expected).max())
+
+
+# The authors' numbers
+
+
+@pytest.fixture(scope="module")
+def folder(shared):
+    return shared / "reference" / "lrp"
+
+
+@pytest.fixture(scope="module")
+def tiny_llama_trace(folder):
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM.from_pretrained(folder / "models" / "tiny_llama").eval()
+    return trace(model, None, np.load(folder / "lxt_llama_attnLRP.npz")["input_ids"].tolist())
+
+
+@pytest.mark.parametrize(("rule", "file"), [("attnlrp", "lxt_llama_attnLRP"), ("cp_lrp", "lxt_llama_cp_LRP")])
+def test_the_authors_numbers_on_a_llama(folder, tiny_llama_trace, rule, file):
+    theirs = np.load(folder / f"{file}.npz")
+    found = lrp(tiny_llama_trace, 19, rule=rule)
+    assert apart(found.values, theirs["relevance"]) < 1e-5
+    assert apart(found.map.values[:, 0], theirs["relevance_layers"]) < 1e-5
+    contrast = lrp(tiny_llama_trace, 19, 109, rule=rule)
+    assert apart(contrast.values, theirs["contrastive_relevance"]) < 1e-5
+
+
+def test_the_authors_numbers_on_minilm_with_a_head(folder, minilm):
+    from safetensors.torch import load_file
+    from transformers import BertForSequenceClassification
+
+    encoder, tokenizer = minilm
+    config = copy.deepcopy(encoder.config)
+    config.num_labels = 3
+    model = BertForSequenceClassification(config).eval()
+    model.bert.load_state_dict(encoder.state_dict(), strict=False)
+    model.load_state_dict(load_file(folder / "models" / "minilm_head.safetensors"), strict=False)
+    text = "The movie was surprisingly good, although the unbelievable ending felt rushed."
+    theirs = np.load(folder / "lxt_minilm_attnLRP.npz")
+    found = lrp(trace(model, tokenizer, text), 0)
+    assert apart(found.values, theirs["relevance"]) < 1e-5
+    assert apart(found.map.values[:, 0], theirs["relevance_layers"]) < 1e-5
+    words = found.to("word")
+    assert "unbelievable" in words.labels
+    assert words.values.sum() == pytest.approx(found.values.sum(), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_verb_agrees_with_the_keys_once_it_is_contrasted():
+    model, tokenizer = aw.demo_model("decoder")
+    found = trace(model, tokenizer, "The keys to the cabinet on the wall")
+    plain, contrast = lrp(found, " are"), lrp(found, " are", " is")
+    assert plain.labels[int(plain.values.argmax())] == "␣wall"
+    by_token = dict(zip(contrast.labels, contrast.values.tolist(), strict=True))
+    assert by_token["␣keys"] == max(by_token.values()) == pytest.approx(1.25, abs=0.01)
+    assert by_token["␣wall"] == pytest.approx(-0.31, abs=0.01)
+    assert all(abs(value) < 0.14 for token, value in by_token.items() if token not in ("␣keys", "␣wall"))
+
+
+# What is said of the sum
+
+
+def test_cp_lrp_sums_to_the_logit_at_every_layer(tiny_llama_trace):
+    found = lrp(tiny_llama_trace, 19, rule="cp_lrp")
+    logit = float(tiny_llama_trace.logits[-1, 19])
+    assert found.residual == pytest.approx(0, abs=1e-5)
+    np.testing.assert_allclose(found.map.values.sum(-1), logit, atol=1e-4)
+
+
+def test_attnlrp_says_what_is_missing(tiny_llama_trace):
+    found = lrp(tiny_llama_trace, 19)
+    said = found.provenance["conservation"]
+    assert said["target"][0] == pytest.approx(float(tiny_llama_trace.logits[-1, 19]), abs=1e-4)
+    assert said["sum"][0] == pytest.approx(found.values.sum(), abs=1e-5)
+    assert found.residual == pytest.approx(said["target"][0] - said["sum"][0], abs=1e-6)
+    assert abs(found.residual) > 0.5
+    assert "is conserved in LlamaForCausalLM" in said["verdict"]
+
+
+def test_several_targets_are_the_same_one_by_one_and_from_one_pass():
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    found = trace(model, None, IDS)
+    lrp(found, 7)  # the architecture is tried once
+    passes: list[int] = []
+    handle = model.register_forward_pre_hook(lambda *_: passes.append(1))
+    together = lrp(found, [7, 11, 13], 5)
+    handle.remove()
+    assert len(passes) == 1
+    assert together.shape == (3, 4)
+    assert together.map.shape == (3, 3, 4)
+    for number, target in enumerate((7, 11, 13)):
+        alone = lrp(found, target, 5)
+        np.testing.assert_allclose(together.values[number], alone.values, atol=1e-6)
+        np.testing.assert_allclose(alone.values, lrp(found, target).values - lrp(found, 5).values, atol=1e-6)
+
+
+def test_float64_is_exact():
+    model = tiny.build(tiny.TEXT["Llama"]).double()
+    found = lrp(trace(model, None, IDS), 7, rule="cp_lrp")
+    # The norm of a Llama computes in float32, whatever the model.
+    assert abs(found.residual) < 1e-8
+
+
+# Every kind of input
+
+
+def test_two_stacks_share_the_target():
+    found = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
+    sides = [lrp(found, 7, rule="cp_lrp", stream=stream) for stream in ("encoder", "decoder")]
+    assert [side.shape for side in sides] == [(4,), (1,)]
+    assert sides[0].residual == pytest.approx(sides[1].residual, abs=1e-6)
+    total = sum(side.values.sum() for side in sides)
+    assert total == pytest.approx(sides[0].provenance["conservation"]["target"][0], rel=1e-4)
+    with pytest.raises(ValueError, match="no tokens of its own"):
+        lrp(found, 7, stream="cross")
+
+
+def test_pictures_are_read_by_patch_or_by_pixel():
+    model = tiny.build(tiny.IMAGE["ViT"])
+    pixels = torch.randn(3, 24, 24, generator=torch.Generator().manual_seed(0))
+    found = trace(model, None, image=pixels)
+    first = lrp(found, 1)
+    assert first.labels[:2] == ("[CLS]", "0,0")
+    by_pixel = lrp(found, 1, at="input", unit="patch")
+    assert by_pixel.values[0] == 0
+    assert by_pixel.source_unit.grid == (3, 3)
+
+    leaf = pixels[None].clone().requires_grad_()
+    with frozen(model), implementation(model, "eager"), single_activations(model), Rules("attnlrp"):
+        score = model(leaf.clone()).logits[0, 1]
+    relevance = (leaf * torch.autograd.grad(score, leaf)[0]).detach()[0]
+    for row, column in ((0, 0), (1, 2), (2, 2)):
+        patch = relevance[:, row * 8 : row * 8 + 8, column * 8 : column * 8 + 8]
+        assert by_pixel.values[1 + row * 3 + column] == pytest.approx(float(patch.sum()), abs=1e-6)
+
+
+def test_sound_is_read_by_frame():
+    sound = torch.randn(400, generator=torch.Generator().manual_seed(0))
+    found = lrp(
+        trace(tiny.wav2vec2(), None, audio=sound), lambda out: out.last_hidden_state[:, 0, 3], unit="frame"
+    )
+    assert found.source_unit.times is not None
+    assert np.abs(found.values).max() > 1e-4
+
+
+def test_a_target_may_be_any_number_of_the_outputs():
+    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    logit = lrp(found, 7)
+    mine = lrp(found, lambda outputs: outputs.logits[:, -1, 7])
+    np.testing.assert_allclose(logit.values, mine.values, atol=1e-7)
+    span = lrp(found, aw.targets.span(1, 3))
+    assert np.abs(span.values).max() > 1e-4
+    with pytest.raises(ValueError, match="has no head"):
+        lrp(trace(tiny.build(tiny.IMAGE["DINOv2 with registers"]), None, image=torch.rand(3, 28, 28)))
+    norm = lrp(trace(tiny.build(tiny.TEXT["ELECTRA"]), None, IDS), aw.targets.embedding_norm(1))
+    assert np.abs(norm.values).max() > 1e-5
+
+
+# The model and other threads
+
+
+def test_the_model_comes_back_as_it_was():
+    model = mixed_model()
+    found = trace(model, None, IDS)
+    before = state_of(model)
+    lrp(found, 7, of="heads")
+    assert state_of(model) == before
+    with pytest.raises(ZeroDivisionError):
+        lrp(found, lambda _: 1 / 0)
+    assert state_of(model) == before
+
+
+def test_numbers_of_the_forward_pass_are_the_models_own():
+    model = tiny.build(tiny.TEXT["Gemma 2"])
+    seen = []
+
+    def target(outputs: Any) -> Any:
+        seen.append(outputs.logits.detach())
+        return outputs.logits[:, -1, 7]
+
+    lrp(trace(model, None, IDS), target)
+    expected = model(torch.tensor([IDS]), use_cache=False).logits.detach()
+    assert apart(seen[-1], expected.numpy()) < 1e-5
+
+
+def test_two_threads_do_not_disturb_each_other():
+    models = [tiny.build(tiny.TEXT[family]) for family in ("Llama", "GPT-2")]
+    traces = [trace(model, None, IDS) for model in models]
+    expected = [lrp(found, 7).values for found in traces]
+    plain = [model(torch.tensor([IDS]), use_cache=False).logits.detach() for model in models]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        wrong.extend(
+            number for _ in range(8) if apart(lrp(traces[number], 7).values, expected[number]) > 1e-6
+        )
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    after = [model(torch.tensor([IDS]), use_cache=False).logits.detach() for model in models]
+    assert not wrong
+    assert all(torch.equal(one, other) for one, other in zip(plain, after, strict=True))
+
+
+# Trust
+
+
+class Squashed(nn.Module):
+    """An MLP whose exponential no rule knows."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.exp(self.inner(x)) - 1
+
+
+def test_an_architecture_that_loses_relevance_is_refused_unless_forced():
+    model = tiny.build(tiny.TEXT["Llama"])
+    model.model.layers[1].mlp = Squashed(model.model.layers[1].mlp)
+    found = trace(model, None, IDS)
+    with pytest.raises(UnsupportedModelError, match=r"no relevance rule for torch\.exp, called in Squashed"):
+        lrp(found, 7)
+    forced = lrp(found, 7, force=True)
+    assert "not conserved" in forced.warning
+    assert np.isfinite(forced.values).all()
+
+
+# Bad input
+
+
+def test_what_cannot_be_explained_is_refused_by_name():
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    with pytest.raises(ValueError, match=r"rule 'attnlpr'.*attnlrp"):
+        lrp(found, 7, rule="attnlpr")
+    with (
+        torch.inference_mode(),
+        pytest.raises(ValueError, match=r"lrp needs gradients, which torch\.inference_mode"),
+    ):
+        lrp(found, 7)
+    with pytest.raises(ValueError, match="does not depend on the input"):
+        lrp(found, lambda outputs: outputs.logits[:, -1, 7].detach())
+    with pytest.raises(IndexError, match="layer 9 is out of range"):
+        lrp(found, 7, layers=9)
+    with pytest.raises(TypeError, match=r"no keyword 'rules'.*Did you mean 'rule'"):
+        lrp(found, 7, rules="attnlrp")
+    with pytest.raises(ValueError, match="which position"):
+        lrp(trace(tiny.build(tiny.TEXT["BERT"]), None, IDS), 7)
+
+
+def test_weights_that_are_quantised_are_refused_by_name():
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    quantised = type("QuantLinear", (nn.Linear,), {})
+    model.model.layers[0].mlp.up_proj.__class__ = quantised
+    with pytest.raises(ValueError, match=r"quantised weights, as those of model\.layers\.0\.mlp\.up_proj"):
+        lrp(found, 7)
+
+
+def test_what_is_no_trace_is_told_what_to_do():
+    with pytest.raises(TypeError, match=r"aw\.trace_module\(module, x\)"):
+        lrp(nn.Linear(2, 2), 0)
+    given = aw.from_attentions(torch.ones(1, 1, 1, 1), ["a"])
+    with pytest.raises(ValueError, match="no logits"):
+        lrp(given)
+    with pytest.raises(UnsupportedModelError, match="this trace has none"):
+        lrp(given, lambda outputs: outputs.logits)
+    sound = torch.randn(400, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r'reads pictures.*at="block"'):
+        lrp(trace(tiny.wav2vec2(), None, audio=sound), lambda out: out.last_hidden_state[:, 0, 3], at="input")
+    with pytest.raises(ValueError, match="needs recorded attention"):
+        lrp(trace(tiny.build(tiny.OUTSIDE["GPT-J"]), None, IDS), 7, of="heads")
+
+
+def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():
+    model = tiny.build(tiny.TEXT["GPT-2"]).double()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    found = trace(model, None, IDS)
+    kept, ignored = (lrp(found, 7, rule="cp_lrp", bias=bias) for bias in ("absorb", "ignore"))
+    assert abs(kept.residual) > 0.05
+    assert abs(ignored.residual) < 1e-9
+    assert np.isfinite(lrp(found, 7, bias="ignore").values).all()
+
+
+def test_what_explodes_without_biases_is_said(minilm):
+    found = lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0), bias="ignore")
+    assert abs(found.residual) > 10
+    assert "nearly cancel take far too much" in found.warning
+    assert not lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0)).warning
+
+
+def test_tokens_along_another_axis_are_refused_in_words():
+    config = hf.XLNetConfig(vocab_size=50, d_model=16, n_layer=2, n_head=2, d_inner=16)
+    xlnet = trace(tiny.build(lambda: hf.XLNetModel(config)), None, IDS)
+    with pytest.raises(
+        UnsupportedModelError, match=r"given 1 vectors where there are 4 tokens; \[token, batch"
+    ):
+        lrp(xlnet, lambda out: out.last_hidden_state[:, 0, 0])
+    for method in (aw.saliency, aw.input_x_gradient, aw.integrated_gradients):
+        with pytest.raises(UnsupportedModelError, match=r"reads \[token, batch, width\]"):
+            method(xlnet, lambda out: out.last_hidden_state[:, 0, 0])
+
+
+def test_nan_is_named_by_its_layer():
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    lrp(found, 7)
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="after layer 1 hold NaN"):
+        lrp(found, 7)
+
+
+def test_half_precision_is_computed_in_float32():
+    model = tiny.build(tiny.TEXT["Llama"]).bfloat16()
+    exact = copy.deepcopy(model).float()
+    found = lrp(trace(model, None, IDS), 7)
+    expected = lrp(trace(exact, None, IDS), 7)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-6)
+    assert np.isfinite(lrp(trace(model, None, IDS), 7, precision="model").values).all()
+
+
+# Modules of exercises
+
+
+class Clipped(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1 - torch.relu(1 - x)
+
+
+def test_a_relu_layer_with_and_without_its_bias_in_the_denominators():
+    layer = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    with torch.no_grad():
+        layer[0].weight.copy_(torch.tensor([[1.0, 2.0, -1.0], [0.0, 1.0, 1.0]]))
+        layer[0].bias.copy_(torch.tensor([0.5, -1.0]))
+    found = trace_module(layer, [1.0, 2.0, 3.0], labels=["a", "b", "c"], outputs=["up", "down"])
+    kept = lrp(found, ["up", "down"])
+    assert kept.labels == ("a", "b", "c")
+    np.testing.assert_allclose(kept.values, [[1, 4, -3], [0, 2, 3]], atol=1e-6)
+    assert kept.residual == pytest.approx((0.5, -1.0))
+    # z = (2.5, 4); without the bias the contributions (1, 4, -3) and (0, 2, 3) are shares of 2 and 5.
+    ignored = lrp(found, ["up", "down"], bias="ignore")
+    np.testing.assert_allclose(ignored.values, [[1.25, 5, -3.75], [0, 1.6, 2.4]], atol=1e-6)
+    assert ignored.residual == pytest.approx((0, 0), abs=1e-6)
+
+
+@pytest.mark.parametrize(("x", "relevance"), [(0.5, 0.5), (-1.0, -1.0), (2.0, 0.0)])
+def test_a_saturated_function_gives_its_input_nothing(x, relevance):
+    found = lrp(trace_module(Clipped(), [x]))
+    assert found.values.tolist() == [relevance]
+    assert found.residual == pytest.approx(min(x, 1.0) - relevance)
+
+
+def test_gradients_read_a_module_as_well():
+    found = trace_module(nn.Linear(3, 2), [1.0, -2.0, 0.5])
+    weight = found.model.weight.detach()
+    np.testing.assert_allclose(aw.saliency(found, 1, reduce="sum").values, weight[1], atol=1e-6)
+    expected = weight[1] * torch.tensor([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(aw.input_x_gradient(found, 1).values, expected, atol=1e-6)
+    np.testing.assert_allclose(aw.integrated_gradients(found, 1, baseline="zero").values, expected, atol=1e-5)
+    np.testing.assert_allclose(lrp(found, 1).values, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "given", [[1.0, -2.0, 0.5], np.array([1.0, -2.0, 0.5]), torch.tensor([1.0, -2.0, 0.5])]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_module_gets_numbers_in_its_own_precision(given, dtype):
+    module = nn.Linear(3, 2).to(dtype)
+    found = aw.input_x_gradient(trace_module(module, given), 1)
+    assert found.dtype == found.values.dtype == str(dtype).removeprefix("torch.")
+    expected = module.weight[1].double() * torch.tensor([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(
+        found.values, expected.detach(), atol=1e-6 if dtype == torch.float32 else 1e-12
+    )
+
+
+def test_a_module_is_refused_what_it_cannot_read():
+    with pytest.raises(TypeError, match="int64, which no gradient reaches"):
+        trace_module(nn.Linear(3, 2), [1, 2, 3])
+    with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module"):
+        trace_module(torch.relu, [1.0])
+    with pytest.raises(ValueError, match="labels names 1 sources"):
+        trace_module(nn.Linear(3, 2), [1.0, 2.0, 3.0], labels=["a"])
