@@ -301,7 +301,11 @@ def _answers(
     for view, name in zip(views, names, strict=True):
         archive = _Archive()
         told = []
-        for topic, args, (meta, buffers) in progress(view.answers_for_page(), "answers of the page"):
+        for topic, args, answer in progress(view.questions_for_page(), "answers of the page"):
+            if room < 0:
+                untold += 1
+                continue
+            meta, buffers = answer()
             packed = [zlib.compress(data, _LEVEL) for data in buffers]
             room -= sum(map(len, packed)) * 4 // 3 + len(_json([topic, args, meta])) + 60 * len(packed)
             if room < 0:

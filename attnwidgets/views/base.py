@@ -27,10 +27,11 @@ from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from attnwidgets.export.frame import Page
+    from attnwidgets.views.wire.questions import Answer
     from attnwidgets.views.wire.sources import Source
 
 _Shared = TypeVar("_Shared", TileStore, Selection)
@@ -211,8 +212,8 @@ class View(anywidget.AnyWidget):
         """Return what this view's browser side may ask; called once, at the end of `__init__`."""
         return {}
 
-    def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], tuple[Any, list[bytes]]]]:
-        """Yield topic, arguments and answer of what this view tells without a kernel."""
+    def questions_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
+        """Yield topic, arguments and a function for the answer of what this view tells without a kernel."""
         return self._questions.for_page()
 
     def add_options(self, **options: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.views.features import looked
 from attnwidgets.views.features.data import PAGE, activations_of, columns_of, page_of, size_of
 
 from . import made
@@ -263,11 +264,14 @@ def test_a_page_of_a_text_holds_every_unit(stats, found, tmp_path):
     assert topics == ["columns"]
 
 
-def test_a_page_keeps_to_its_budget(stats, tmp_path):
+def test_a_page_keeps_to_its_budget(stats, tmp_path, monkeypatch):
     view = aw.FeaturePanel(stats, page=[19, 18, *range(18)])
     whole = (aw.to_html(view, tmp_path / "whole.html")).stat().st_size
     assert len(answers(view, tmp_path)) == 20
+    made = []
+    monkeypatch.setattr(looked, "page_of", lambda *args: made.append(args) or page_of(*args))
     held = answers(view, tmp_path, budget=whole - 8_000)
+    assert len(made) == len(held) + 1, "what has no room is not computed either"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "page.html").stat().st_size < whole - 2_000  # the script counts by its characters
     assert 1 <= len(held) < 20

@@ -163,7 +163,7 @@ def test_what_cannot_be_compared_is_refused(shown, options, words):
 
 def test_a_page_holds_every_layer_and_every_query_of_a_short_text(given):
     view = aw.compare(given(n=5))
-    told = [(topic, args) for topic, args, _ in view.answers_for_page()]
+    told = [(topic, args) for topic, args, _ in view.questions_for_page()]
     places = [args for topic, args in told if topic == "strips"]
     assert {args["layer"] for args in places} == {0, 1, 2}
     assert {args["query"] for args in places if args["layer"] == 0} == {None, 0, 1, 2, 3, 4}

@@ -187,11 +187,12 @@ def test_what_has_no_figure_says_what_has(given, tmp_path):
 
 def test_a_page_tells_what_the_pinned_token_reads(pair):
     view = aw.HeadView(pair, layer=1)
-    assert list(view.answers_for_page()) == []
+    assert list(view.questions_for_page()) == []
     view.selection.pinned = (3, 1)
-    told = [one for one in view.answers_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
+    told = [one for one in view.questions_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
     assert [args["layer"] for _, args, _ in told] == [1, 0]  # the selected layer first
-    for _, args, (meta, (data,)) in told:
+    for _, args, answer in told:
+        meta, (data,) = answer()
         assert (args["side"], args["index"], meta["heads"]) == ("query", 3, [0, 1, 2])
         rows = np.frombuffer(data, "<f4").reshape(3, 5)
         np.testing.assert_array_equal(rows, aw.attention(pair).layer(args["layer"])[:, 3])

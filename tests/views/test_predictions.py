@@ -72,7 +72,7 @@ def test_the_panel_asks_and_a_page_holds_what_needs_no_model(read, name):
     values = np.frombuffer(buffers[0], "<f4")
     assert np.isnan(values[0])
     np.testing.assert_allclose(values[1:], aw.surprisal(read).values[1:], rtol=1e-6)
-    held = {topic for topic, _, _ in view.answers_for_page()}
+    held = {topic for topic, _, _ in view.questions_for_page()}
     assert {"outcomes", "surprisal"} <= held
     assert "continuations" not in held
 

@@ -29,7 +29,7 @@ def given(trace, seed=0, **options):
 
 def shown(view):
     """The arguments of what a view opens with."""
-    return next(args for topic, args, _ in view.answers_for_page() if topic == "removal")
+    return next(args for topic, args, _ in view.questions_for_page() if topic == "removal")
 
 
 def asked(view, **changes):
@@ -129,7 +129,7 @@ def test_what_cannot_be_ranked_or_removed_is_told(trace):
 
 def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
     view = aw.RemovalView(trace, given(trace))
-    held = [(topic, args) for topic, args, _ in view.answers_for_page()]
+    held = [(topic, args) for topic, args, _ in view.questions_for_page()]
     units = {args["source"].split("/")[1] for topic, args in held if topic == "removal"}
     assert units == {source.unit for source in view.sources()}
     first = next(args for topic, args in held if topic == "removal")

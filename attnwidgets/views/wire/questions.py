@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
@@ -86,11 +87,11 @@ class Questions:
             raise LookupError(f"this view answers nothing about {name!r}.{suggest(name, self._topics)}")
         return topic.answer(**args)
 
-    def for_page(self) -> Iterable[tuple[str, dict[str, Any], Answer]]:
-        """Yield topic, arguments and answer of all that a page without a kernel holds."""
+    def for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
+        """Yield topic, arguments and a function for the answer of all that a page without a kernel holds."""
         for name, topic in self._topics.items():
             for args in topic.for_page():
-                yield name, dict(args), topic.answer(**args)
+                yield name, dict(args), partial(topic.answer, **args)
 
     def close(self) -> None:
         """Stop what is being computed: nobody looks any more."""
