@@ -66,7 +66,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const update = (): void => {
     const at = headLookedAt(ctx);
     const reason = refusal();
-    heading.show("", "pull the specs");
+    heading.show("", "pull the wires");
     put(why, reason ? `Nothing can be changed here: it ${reason}.` : "");
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stream, at.layer, head);
