@@ -43,6 +43,11 @@ class Target:
 
 def logits_of(trace: Trace, name: str, method: str) -> Tensor:
     """Return a trace's logits; ValueError, with what can be named instead, where it has none."""
+    if trace.logits is None and trace.model is None:
+        raise ValueError(
+            f"{method} needs a {name}, and these numbers were given without a model, so that nothing was "
+            "predicted; aw.trace(model, tokenizer, text) records one."
+        )
     if trace.logits is None:
         message = (
             f"{method} needs a {name}, and {trace.model_id or 'this model'} returns no logits: it has no "

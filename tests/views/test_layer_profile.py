@@ -25,6 +25,16 @@ def test_a_line_is_the_row_in_every_layer(given):
     assert meta["alike"]
 
 
+def test_signed_weights_are_drawn_without_the_methods_that_refuse_them():
+    weights = np.linspace(-1, 1, 2 * 9).reshape(2, 1, 3, 3)
+    trace = aw.from_attentions(weights, ["a", "b", "c"])
+    view = aw.LayerProfile(trace)
+    assert view.names == ("attention",)
+    np.testing.assert_allclose(profile(view, query=1)[1][0], weights[:, 0, 1], rtol=1e-6)
+    with pytest.raises(ValueError, match="signed map"):
+        aw.LayerProfile(trace, methods=["rollout"])
+
+
 def test_a_layer_that_a_method_has_not_is_no_number(given):
     trace = given()
     view = aw.LayerProfile(

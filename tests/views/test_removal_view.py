@@ -125,6 +125,8 @@ def test_what_cannot_be_ranked_or_removed_is_told(trace):
         aw.RemovalView(trace, other)
     with pytest.raises(TypeError, match="takes a trace"):
         aw.RemovalView(given(trace))
+    with pytest.raises(ValueError, match="without a model, so that nothing was predicted"):
+        aw.RemovalView(aw.from_attentions(np.full((1, 1, 2, 2), 0.5), ["a", "b"]))
 
 
 def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):

@@ -136,7 +136,9 @@ def _explained(name: str, given: Any, methods: Any, *, several: bool) -> list[It
 
     model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
     about = name or (model if several else "")
-    calls: dict[str, Callable[[Any], Any]] = named(methods or METHODS)
+    # Of signed weights there is no rollout; a reader who named no method is shown those that there are.
+    usual = METHODS[:1] if given.is_signed() else METHODS
+    calls: dict[str, Callable[[Any], Any]] = named(methods or usual)
     return [Item(label.replace("_", " "), call(given), about) for label, call in calls.items()]
 
 
