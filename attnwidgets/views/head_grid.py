@@ -101,5 +101,5 @@ class HeadGrid(Intervening):
         return {"grid": dict(self._grid)}
 
     def _topics(self) -> Mapping[str, Topic]:
-        specs = self._intervention_topics(rows=False)
+        topics = self._intervention_topics(rows=False)
         return head_topics(self) | {"specs": specs["interventions"]}
