@@ -102,4 +102,4 @@ class HeadGrid(Intervening):
 
     def _topics(self) -> Mapping[str, Topic]:
         topics = self._intervention_topics(rows=False)
-        return head_topics(self) | {"specs": specs["interventions"]}
+        return head_topics(self) | {"interventions": topics["interventions"]}
