@@ -9,10 +9,11 @@ from torch import Tensor
 
 from attnwidgets.relevance.affine import named
 from attnwidgets.relevance.products import size
-from attnwidgets.relevance.rules import live, unknown
+from attnwidgets.relevance.settings import live
+from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
-    from attnwidgets.relevance.rules import Rules
+    from attnwidgets.relevance.settings import Settings
 
 _KERNEL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _MODULE = (
@@ -23,16 +24,16 @@ _MODULE = (
 )
 
 
-def softmax(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def softmax(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take the softmax as it is (AttnLRP) or as a constant (CP-LRP).
 
     Source: Achtibat et al. 2024, proposition 3.1; Ali et al. 2022, section 4.
     """
-    return size(rules, func, args, kwargs) if rules.rule == "cp_lrp" else func(*args, **kwargs)
+    return size(settings, func, args, kwargs) if settings.rule == "cp_lrp" else func(*args, **kwargs)
 
 
 def scaled_dot_product_attention(
-    rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute attention from its parts, each under its rule."""
     query, key, value, mask, _, causal, scale, grouped = named(args, kwargs, _KERNEL)
@@ -40,13 +41,13 @@ def scaled_dot_product_attention(
         return func(*args, **kwargs)
     if causal:
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
-    with rules:
+    with settings.mode:
         if grouped:
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
         return _attention(query, key, value, _added(mask, query), scale)[0]
 
 
-def multi_head_attention(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def multi_head_attention(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute what `nn.MultiheadAttention` computes from its parts, each under its rule."""
     given = dict(zip(_MODULE, named(args, kwargs, _MODULE), strict=True))
     states = [given[name] for name in ("query", "key", "value")]
@@ -54,7 +55,7 @@ def multi_head_attention(rules: Rules, func: Any, args: tuple[Any, ...], kwargs:
         return func(*args, **kwargs)
     rare = (given[name] for name in ("bias_k", "bias_v", "static_k", "static_v"))
     if given["add_zero_attn"] or any(one is not None for one in rare):
-        return unknown(rules, func, args, kwargs)
+        return unknown(settings, func, args, kwargs)
     if given["use_separate_proj_weight"]:
         weights = [given[f"{name}_proj_weight"] for name in "qkv"]
     else:
@@ -62,7 +63,7 @@ def multi_head_attention(rules: Rules, func: Any, args: tuple[Any, ...], kwargs:
     bias = given["in_proj_bias"]
     biases = [None, None, None] if bias is None else list(bias.chunk(3))
     heads = given["num_heads"]
-    with rules:
+    with settings.mode:
         single = states[0].dim() == len(("token", "width"))
         states = [x.unsqueeze(1) if single else x for x in states]
         query, key, value = (

@@ -9,28 +9,29 @@ from torch import Tensor
 
 from attnwidgets.relevance.backward import Activation, Gate, divided, passed
 from attnwidgets.relevance.products import size
-from attnwidgets.relevance.rules import live, unknown
+from attnwidgets.relevance.settings import live
+from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
-    from attnwidgets.relevance.rules import Rules
+    from attnwidgets.relevance.settings import Settings
 
 
-def activation(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def activation(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function that is 0 at 0."""
     return _passed(Activation, func, args, kwargs, bounded=True)
 
 
-def offset_activation(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def offset_activation(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function that is not 0 at 0."""
     return _passed(Activation, func, args, kwargs, bounded=False)
 
 
-def gate(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def gate(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function with values in [0, 1]; where it is a factor, none comes back."""
     return _passed(Gate, func, args, kwargs, bounded=False)
 
 
-def glu(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def glu(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Multiply the first half by the gate of the second, a constant."""
     if not any(map(live, (*args, *kwargs.values()))):
         return func(*args, **kwargs)
@@ -42,19 +43,19 @@ def glu(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return halves(*args, **{"x" if name == "input" else name: one for name, one in kwargs.items()})
 
 
-def clamp(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def clamp(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a clamp between constants."""
     x, rest, options = _input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)
     if any(map(live, (*rest, *options.values()))):
-        return unknown(rules, func, args, kwargs)
+        return unknown(settings, func, args, kwargs)
     options.pop("inplace", None)
     bounded = not bool(func(x.detach().new_zeros(()), *rest, **options).any())
     return _passed(Activation, func, args, kwargs, bounded=bounded)
 
 
-def power(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a power: its gradient divided by the exponent. A root is a size."""
     exponent: Any = 2.0
     if getattr(func, "__name__", "") != "square":
@@ -62,9 +63,9 @@ def power(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if isinstance(exponent, Tensor) and exponent.numel() == 1 and not live(exponent):
         exponent = exponent.item()
     if not isinstance(exponent, (int, float)):
-        return unknown(rules, func, args, kwargs)
+        return unknown(settings, func, args, kwargs)
     if exponent < 1:
-        return size(rules, func, args, kwargs)
+        return size(settings, func, args, kwargs)
     return divided(func(*args, **kwargs), float(exponent))
 
 

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from attnwidgets.relevance.affine import biased, named
 from attnwidgets.relevance.backward import normed
-from attnwidgets.relevance.rules import live, unknown
+from attnwidgets.relevance.settings import live
+from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
-    from attnwidgets.relevance.rules import Rules
+    from attnwidgets.relevance.settings import Settings
 
 
-def layer_norm(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def layer_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Normalise a layer by a constant standard deviation; the mean depends on the input."""
     names = ("input", "normalized_shape", "weight", "bias", "eps")
     x, shape, weight, bias, eps = named(args, kwargs, names, eps=1e-5)
@@ -25,10 +26,10 @@ def layer_norm(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     without = (x, sizes, weight, None, eps)
     if bias is None:
         return normed(*without)
-    return biased(rules, normed, (x, sizes, weight, bias, eps), {}, without)
+    return biased(settings, normed, (x, sizes, weight, bias, eps), {}, without)
 
 
-def rms_norm(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def rms_norm(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Divide by the root of the mean square."""
     x, shape, weight, eps = named(args, kwargs, ("input", "normalized_shape", "weight", "eps"))
     if not live(x):
@@ -40,7 +41,7 @@ def rms_norm(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return found if weight is None else found * weight
 
 
-def group_norm(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def group_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Normalise groups of channels by constant standard deviations."""
     names = ("input", "num_groups", "weight", "bias", "eps")
     x, groups, weight, bias, eps = named(args, kwargs, names, eps=1e-5)
@@ -52,34 +53,34 @@ def group_norm(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     found = (centred * scale).view_as(x)
     if weight is not None:
         found = found * _by_channel(weight, x)
-    return found if bias is None else biased(rules, _plus, (found, _by_channel(bias, x)), {}, (found, 0.0))
+    return found if bias is None else biased(settings, _plus, (found, _by_channel(bias, x)), {}, (found, 0.0))
 
 
-def instance_norm(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def instance_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Normalise every channel by its own constant standard deviation."""
     names = ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats", "momentum", "eps")
     x, _, _, weight, bias, own, _, eps = named(args, kwargs, names, use_input_stats=True, eps=1e-5)
     if not own:
-        return unknown(rules, func, args, kwargs)
-    return group_norm(rules, torch.group_norm, (x, x.shape[1], weight, bias, eps), {})
+        return unknown(settings, func, args, kwargs)
+    return group_norm(settings, torch.group_norm, (x, x.shape[1], weight, bias, eps), {})
 
 
-def batch_norm(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def batch_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Normalise by what was learnt: linear, and what it adds is a bias."""
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
     x, mean, variance, weight, bias, training, momentum, eps = named(
         args, kwargs, names, training=False, momentum=0.1, eps=1e-5
     )
-    if not live(x) or rules.bias == "absorb":
-        return unknown(rules, func, args, kwargs) if training else func(*args, **kwargs)
+    if not live(x) or settings.bias == "absorb":
+        return unknown(settings, func, args, kwargs) if training else func(*args, **kwargs)
     if training:
-        return unknown(rules, func, args, kwargs)
+        return unknown(settings, func, args, kwargs)
     after = (variance, weight)
     given = (x, mean, *after, bias, False, momentum, eps)
-    return biased(rules, func, given, {}, (x, torch.zeros_like(mean), *after, None, False, momentum, eps))
+    return biased(settings, func, given, {}, (x, torch.zeros_like(mean), *after, None, False, momentum, eps))
 
 
-def normalize(_: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def normalize(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Divide by a constant length."""
     x, p, dim, eps = named(args, kwargs, ("input", "p", "dim", "eps"), p=2.0, dim=1, eps=1e-12)
     if not live(x):

@@ -19,7 +19,7 @@ from attnwidgets.tracing.recording.attention_function import UnsupportedModelErr
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attnwidgets.relevance.rules import Bias, Rule
+    from attnwidgets.relevance.settings import Bias, Rule
     from attnwidgets.sae.site import Site
     from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
     from attnwidgets.tracing.trace import Trace
@@ -85,14 +85,14 @@ def propagate(
         trace: What `aw.trace` returned.
         scores: What is explained: takes the model's outputs.
         purpose: The method's name, for messages.
-        rule: See `Rules`.
-        bias: See `Rules`.
+        rule: See `Settings`.
+        bias: The same.
         place: See `differentiable`.
         heads: Whether what every head writes is kept.
         sites: Places in the model where values and gradients are kept whole.
         hidden_states: Whether the scores read hidden states.
         precision: See `differentiable`.
-        insist: See `Rules`.
+        insist: The same.
 
     Raises:
         UnsupportedModelError: If the trace has no model, or relevance reaches an operation without a rule.

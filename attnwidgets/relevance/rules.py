@@ -7,42 +7,36 @@ gradient of their rule. What has no rule is let through, and refused by name if 
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.relevance import affine, attention, elementwise, norms, operations, products
+from attnwidgets.relevance.settings import Settings, live
+from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    # (rules, operation, its arguments, its keywords) -> what it returns
-    Handler = Callable[["Rules", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+    from attnwidgets.relevance.settings import Bias, Rule
 
-Rule = Literal["attnlrp", "cp_lrp"]
-Bias = Literal["absorb", "ignore", "drop"]
+    # (settings, operation, its arguments, its keywords) -> what it returns
+    Handler = Callable[[Settings, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Rules(TorchFunctionMode):
     """The rules, while they are on in this thread.
 
     Args:
-        rule: "attnlrp" (the softmax as it is, products halved) or "cp_lrp" (attention weights and gates are
-            constants).
-        bias: "absorb" (a bias keeps its share of the relevance), "ignore" (denominators are without it: the
-            inputs take all), or "drop" (operations run without their biases; no parameter is written).
-        insist: Whether what has no rule passes its own gradient on instead of being refused.
-
-    Source: Achtibat et al. 2024, section 3; Ali et al. 2022, section 4.
+        rule: See `Settings`.
+        bias: The same.
+        insist: The same.
     """
 
     def __init__(self, rule: Rule, bias: Bias = "absorb", *, insist: bool = False) -> None:
         super().__init__()
-        self.rule = rule
-        self.bias = bias
-        self.insist = insist
+        self.settings = Settings(rule, bias, insist, mode=self)
         self._table = table(bias)
         self._known: dict[Any, Handler | None] = {}
 
@@ -55,7 +49,7 @@ class Rules(TorchFunctionMode):
         except KeyError:
             handler = self._known[func] = self._handler(func)
         if handler is not None:
-            return handler(self, func, args, kwargs or {})
+            return handler(self.settings, func, args, kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def _handler(self, func: Any) -> Handler | None:
@@ -64,16 +58,6 @@ class Rules(TorchFunctionMode):
         outer = out_of_place(name)
         handler = self._table.get(outer or name, unknown)
         return in_place(handler, str(outer)) if outer and handler is not None else handler
-
-
-def live(value: Any) -> bool:
-    """Return whether a value depends on the input (meanwhile no parameter requires a gradient)."""
-    return isinstance(value, Tensor) and value.requires_grad
-
-
-def constant(value: Any) -> Any:
-    """Return a value as a constant of the graph."""
-    return value.detach() if isinstance(value, Tensor) else value
 
 
 def out_of_place(name: str) -> str | None:
@@ -86,54 +70,18 @@ def out_of_place(name: str) -> str | None:
 def in_place(handler: Handler, name: str) -> Handler:
     """Return the rule of an operation for its in-place form."""
 
-    def handle(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handle(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         outer = getattr(Tensor, name, None)
         if outer is None or not any(map(live, args)):
             return func(*args, **kwargs)
         # What the operation keeps for its gradient must not be written over.
-        return args[0].copy_(handler(rules, outer, (args[0].clone(), *args[1:]), kwargs))
+        return args[0].copy_(handler(settings, outer, (args[0].clone(), *args[1:]), kwargs))
 
     return handle
 
 
-def unknown(rules: Rules, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Let an operation through; relevance that comes back to it is refused by name."""
-    found = func(*args, **kwargs)
-    if not rules.insist:
-        for output in found if isinstance(found, (tuple, list)) else (found,):
-            if live(output):
-                output.register_hook(_refusal(func))
-    return found
-
-
-def _refusal(func: Any) -> Callable[[Tensor], None]:
-    name = resolve_name(func) or getattr(func, "__name__", str(func))
-    where = _calling_module()
-
-    def refuse(_: Tensor) -> None:
-        raise UnsupportedModelError(
-            f"there is no relevance rule for {name}{f', called in {where}' if where else ''}; force=True "
-            "lets its gradient pass, and relevance is then no longer conserved there"
-        )
-
-    return refuse
-
-
-def _calling_module() -> str:
-    """Return the class of the module whose code is running."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the one way to say whose code called
-    while frame.f_back is not None:
-        frame = frame.f_back
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, nn.Module):
-            return type(owner).__name__
-    return ""
-
-
 def table(bias: Bias) -> Mapping[str, Handler | None]:
     """Return the rules by the names of operations; None where an operation's own gradient is the rule."""
-    from attnwidgets.relevance import affine, attention, elementwise, norms, operations, products
-
     groups: list[tuple[frozenset[str], Handler | None]] = [
         (operations.LINEAR, None),
         (operations.SUMS, None if bias == "absorb" else affine.total),

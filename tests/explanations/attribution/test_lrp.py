@@ -298,7 +298,7 @@ def test_what_is_no_trace_is_told_what_to_do():
     with pytest.raises(TypeError, match=r"aw\.trace_module\(module, x\)"):
         lrp(nn.Linear(2, 2), 0)
     given = aw.from_attentions(torch.ones(1, 1, 1, 1), ["a"])
-    with pytest.raises(ValueError, match="no logits"):
+    with pytest.raises(ValueError, match="without a model"):
         lrp(given)
     with pytest.raises(UnsupportedModelError, match="this trace has none"):
         lrp(given, lambda outputs: outputs.logits)
