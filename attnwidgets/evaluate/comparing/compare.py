@@ -26,8 +26,8 @@ from attnwidgets.evaluate.comparing.comparison import Comparison
 from attnwidgets.evaluate.examples.maps import named
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.metrics.faithfulness import ERASER, Plan
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def _card(
     plan: Plan,
 ) -> Scorecard:
     """Return the scorecard of one family of metrics."""
-    baselines = list(FLAT) if family == "complexity" else [RANDOM, "oracle"]
+    baselines = list(FLAT) if family == "complexity" else [RANDOM, ORACLE]
     if family == "removal" and plan.oracle is None:
         baselines = [RANDOM]
     rows = {**wanted, **{name: name for name in baselines}}

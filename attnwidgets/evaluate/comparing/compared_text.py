@@ -23,8 +23,9 @@ from attnwidgets.evaluate.metrics.stability import METRICS as STABILITY
 from attnwidgets.evaluate.metrics.stability import stability
 from attnwidgets.evaluate.removals.packing import Question, answer_all
 from attnwidgets.evaluate.removals.removal import Answers, removable
-from attnwidgets.evaluate.removals.removal_metrics import FIDELITY, RANDOM
+from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
 from attnwidgets.evaluate.removals.removal_metrics import METRICS as REMOVAL
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ class _Text:
         """Keep the scores of a family [metric, method, x or none]."""
         scores = scores[None] if scores.ndim == 1 else scores  # of one metric
         scores = scores[..., None] if scores.ndim == 2 else scores  # noqa: PLR2004 - without x
-        names = [*self.one.values, *(FLAT if family == "complexity" else (RANDOM, "oracle"))]
+        names = [*self.one.values, *(FLAT if family == "complexity" else (RANDOM, ORACLE))]
         for place in range(scores.shape[1]):
             self.found["rows"].setdefault(names[place], {})[family] = scores[:, place].tolist()
         if family in _UNDEFINED and np.isnan(scores).any():

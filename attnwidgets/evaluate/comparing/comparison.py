@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.scorecards.curves import aopc
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Comparison(Mapping[str, Scorecard]):
         first = next(iter(cards.values()))
         methods = [name for name in first.methods if name not in first.baselines]
         baselines = [
-            name for name in ("random", "oracle") if any(name in card.baselines for card in cards.values())
+            name for name in (RANDOM, ORACLE) if any(name in card.baselines for card in cards.values())
         ]
         columns = []
         for card in cards.values():

@@ -12,6 +12,7 @@ from attnwidgets._progress import progress
 from attnwidgets.evaluate.examples.examples import read
 from attnwidgets.evaluate.examples.maps import named
 from attnwidgets.evaluate.metrics.ranking import TIES
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.examples.examples import Example
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
-BASELINES = ("random", "oracle")
+BASELINES = (RANDOM, ORACLE)
 _CHOICES: dict[str, tuple[str, ...]] = {
     "unit": ("word", "token"),
     "pieces": ("first", "all"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import scored
 from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.explanations.tracelike import require_trace, resolve_stream
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
     from attnwidgets.tracing.trace import Trace
 
@@ -111,21 +112,16 @@ def attention_permutation(
                 [[flipped[:-1].mean()], [float(flipped[-1])]],
             ]
         )
-    return Scorecard(
+    return scored(
         np.array(samples, dtype=np.float64),
+        "attention_permutation",
+        model=several[0].model_id,
         metrics=["total_variation", "flipped"],
         methods=["permuted", "uniform"],
-        x=["score"],
-        x_name="score",
-        method="attention_permutation",
-        warning=_ONE if np.isnan(samples).any() else "",
-        provenance={
-            "title": "attention permuted",
-            "model": several[0].model_id,
-            "paper": "Jain and Wallace 2019, Attention is not Explanation",
-            "options": {"permutations": permutations, "seed": seed, "layer": layer},
-            "steps": [],
-        },
+        notes=[_ONE if np.isnan(samples).any() else ""],
+        title="attention permuted",
+        paper="Jain and Wallace 2019, Attention is not Explanation",
+        options={"permutations": permutations, "seed": seed, "layer": layer},
     )
 
 

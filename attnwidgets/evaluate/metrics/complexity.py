@@ -8,13 +8,15 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.examples.explained import by_name, require_single
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import scored
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
@@ -142,22 +144,16 @@ def complexity(
         columns += [np.ones(n), np.eye(n)[0]]
         rows.append([[[METRICS[m](values, **options[m])] for values in columns] for m in names])
     first = next(iter(lists.values()))[0]
-    return Scorecard(
+    return scored(
         np.array(rows),
+        "complexity",
+        model=first.provenance.get("model", ""),
         metrics=names,
         methods=[*lists, *BASELINES],
         baselines=BASELINES,
-        x=["score"],
-        x_name="score",
         unit=first.unit,
-        method="complexity",
-        warning="; ".join(silent),
-        provenance={
-            "title": "complexity",
-            "model": first.provenance.get("model", ""),
-            "options": {"metrics": names, "threshold": threshold, "special": special},
-            "steps": [],
-        },
+        notes=silent,
+        options={"metrics": names, "threshold": threshold, "special": special},
     )
 
 

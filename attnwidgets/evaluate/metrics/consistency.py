@@ -9,13 +9,14 @@ import numpy as np
 
 from attnwidgets.evaluate.examples.explained import explained, is_constant
 from attnwidgets.evaluate.metrics.rank_measures import spearman
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored, scored_explanations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
@@ -60,23 +61,14 @@ def consistency(
         drawn = generator.normal(size=(len(same), sizes.pop()))
         columns = [[one.values[name] for one in same] for name in same[0].values] + [list(drawn)]
         samples.append([*(_pairs(several) for several in columns), 1.0])
-    first = read[0][0]
-    return Scorecard(
+    return scored_explanations(
+        read[0],
         np.array(samples)[:, None, :, None],
+        "consistency",
         metrics=["consistency"],
-        methods=[*first.values, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        unit=first.unit.name,
-        method="consistency",
-        warning=_CONSTANT if np.isnan(samples).any() else "",
-        provenance={
-            "title": f"consistency over {len(rows)} models",
-            "model": first.trace.model_id,
-            "options": {"seed": seed},
-            "steps": [],
-        },
+        notes=[_CONSTANT if np.isnan(samples).any() else ""],
+        title=f"consistency over {len(rows)} models",
+        options={"seed": seed},
     )
 
 
@@ -129,22 +121,16 @@ def implementation_invariance(
         drawn = np.random.default_rng([seed, number]).normal(size=(2, len(one.unit)))
         columns = [(one.values[name], other.values[name]) for name in names] + [(drawn[0], drawn[1])]
         samples.append([*(_distance(own, others) for own, others in columns), 0.0])
-    return Scorecard(
+    return scored(
         np.array(samples)[:, None, :, None],
+        "implementation_invariance",
+        model=first[0].model_id,
         metrics=["distance"],
-        methods=[*names, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        method="implementation_invariance",
-        warning="undefined where an explanation is zero" if np.isnan(samples).any() else "",
-        provenance={
-            "title": "implementation invariance",
-            "model": first[0].model_id,
-            "paper": "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks",
-            "options": {"seed": seed},
-            "steps": [],
-        },
+        methods=[*names, RANDOM, ORACLE],
+        baselines=(RANDOM, ORACLE),
+        notes=["undefined where an explanation is zero" if np.isnan(samples).any() else ""],
+        paper="Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks",
+        options={"seed": seed},
     )
 
 

@@ -25,7 +25,7 @@ from attnwidgets.evaluate.examples.cues import (
 )
 from attnwidgets.evaluate.examples.maps import named, rows_of
 from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import scored
 from attnwidgets.explanations.selecting import pick
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.examples.examples import Example
     from attnwidgets.evaluate.examples.maps import Specs
     from attnwidgets.evaluate.metrics.ranking import Ties
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 Ranked = Literal["all", "others", "words"]
 
@@ -134,24 +135,22 @@ def cue_contribution(
         }
         samples.append(score(example, list(found.values()), numbers))
         model_id, warnings = trace.model_id, [trace.warning, sink_warning(prepared)]
-    return Scorecard(
+    return scored(
         np.stack(samples),
+        "cue_contribution",
+        model=model_id,
         metrics=["dot_product", *_precisions(rankings)],
         methods=[*functions, *BASELINES],
         baselines=BASELINES,
         x=numbers,
+        x_name="layer",
         level=level,
         resamples=resamples,
         seed=seed,
-        method="cue_contribution",
-        warning="; ".join(filter(None, warnings)),
-        provenance={
-            "title": "cue contribution",
-            "model": model_id,
-            "paper": PAPER,
-            "options": options | {"ranked": rankings, "mask_target": masked, "examples": len(samples)},
-            "steps": departures(options, masked=masked, rankings=rankings),
-        },
+        notes=warnings,
+        paper=PAPER,
+        options=options | {"ranked": rankings, "mask_target": masked, "examples": len(samples)},
+        steps=departures(options, masked=masked, rankings=rankings),
     )
 
 

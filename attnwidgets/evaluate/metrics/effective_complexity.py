@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.examples.explained import explained, is_constant, watched
+from attnwidgets.evaluate.examples.explained import explained, is_constant
+from attnwidgets.evaluate.removals.each_input import of_each_input
 from attnwidgets.evaluate.removals.ordering import (
     ORACLES,
     Oracle,
-    answered,
     only,
     oracle_questions,
     random_orders,
     ranked,
     without,
 )
-from attnwidgets.evaluate.removals.removal import Operator, removable, removing
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM, Score, read_score
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
+from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +31,8 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.examples.explained import Explained
     from attnwidgets.evaluate.removals.ordering import Order, Questions
-    from attnwidgets.evaluate.removals.removal import Answers
+    from attnwidgets.evaluate.removals.removal import Answers, Operator
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
@@ -106,58 +105,41 @@ def effective_complexity(
             message = f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}"
             raise ValueError(message)
     inputs = explained(traces, explanations, target, "effective_complexity", unit)
-    samples = []
-    for number, one in enumerate(watched(inputs)):
-        meant = resolve_target(one.trace, target, method="effective_complexity")
-        features = removable(one.trace, one.unit, one.stream, meant, special=special)
-        questions = needed_questions(
-            one,
-            features,
-            meant.index,
-            Needed(epsilon, selected, loss, score, by, oracle),
-            draws,
-            [seed, number],
-        )
-        with removing(
-            one.trace,
-            operator,
-            meant,
-            unit=one.unit,
-            stream=one.stream,
-            batch_size=batch_size,
-            watched=len(inputs) == 1,
-        ) as ask:
-            samples.append(answered(questions, ask))
-    first = inputs[0]
+    needed = Needed(epsilon, selected, loss, score, by, oracle)
+    samples = of_each_input(
+        inputs,
+        target,
+        operator,
+        lambda number, one, features, meant: needed_questions(
+            one, features, meant.index, needed, draws, [seed, number]
+        ),
+        function="effective_complexity",
+        special=special,
+        batch_size=batch_size,
+    )
     found = np.array(samples)[:, None, :, None]
-    undefined = np.isnan(found[:, :, : len(first.values)]).any()
-    return Scorecard(
+    undefined = np.isnan(found[:, :, : len(inputs[0].values)]).any()
+    return scored_explanations(
+        inputs,
         found,
+        "effective_complexity",
         metrics=["effective_complexity"],
-        methods=[*first.values, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
         x=["k*"],
         x_name="features",
-        unit=first.unit.name,
-        method="effective_complexity",
-        warning="undefined where no number of features will do, or nothing is ranked" if undefined else "",
-        provenance={
-            "title": f"effective complexity, {operator}",
-            "model": first.trace.model_id,
-            "paper": PAPER,
-            "options": {
-                "operator": operator,
-                "epsilon": epsilon,
-                "selected": selected,
-                "loss": loss,
-                "score": score,
-                "by": by,
-                "special": special,
-                "oracle": oracle,
-                "draws": draws,
-                "seed": seed,
-            },
-            "steps": [],
+        notes=["undefined where no number of features will do, or nothing is ranked" if undefined else ""],
+        title=f"effective complexity, {operator}",
+        paper=PAPER,
+        options={
+            "operator": operator,
+            "epsilon": epsilon,
+            "selected": selected,
+            "loss": loss,
+            "score": score,
+            "by": by,
+            "special": special,
+            "oracle": oracle,
+            "draws": draws,
+            "seed": seed,
         },
     )
 

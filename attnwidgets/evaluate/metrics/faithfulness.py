@@ -23,8 +23,8 @@ from attnwidgets.evaluate.removals.ordering import (
     without,
 )
 from attnwidgets.evaluate.removals.removal import Answers, Operator, removable, removing
-from attnwidgets.evaluate.removals.removal_metrics import METRICS, RANDOM, SCORES, Metric, Score, read_score
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.removals.removal_metrics import METRICS, SCORES, Metric, Score, read_score
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored_explanations
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.targets import resolve_target
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.examples.explained import Explained
     from attnwidgets.evaluate.removals.ordering import Order, Questions
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
@@ -214,25 +215,18 @@ def removal_scores(
         target = resolve_target(one.trace, targets[number % len(targets)], method=function)
         scorer = Example(one, target, plan, metrics, number, notes)
         samples.append(scorer.scores(watched=len(inputs) == 1))
-    first = inputs[0]
-    baselines = [RANDOM] if plan.oracle is None else [RANDOM, "oracle"]
-    return Scorecard(
+    return scored_explanations(
+        inputs,
         np.stack(samples),
+        function,
+        baselines=[RANDOM] if plan.oracle is None else [RANDOM, ORACLE],
         metrics=list(metrics),
-        methods=[*first.values, *baselines],
-        baselines=baselines,
         x=plan.thresholds,
         x_name="share",
-        unit=first.unit.name,
-        method=function,
-        warning="; ".join(dict.fromkeys([*filter(None, (one.trace.warning for one in inputs)), *notes])),
-        provenance={
-            "title": f"{function}, {plan.operator}",
-            "model": first.trace.model_id,
-            "paper": "; ".join(dict.fromkeys(metric.paper for metric in metrics.values())),
-            "options": plan.options() | dict(options or {}) | {"examples": len(inputs)},
-            "steps": [],
-        },
+        notes=[*(one.trace.warning for one in inputs), *notes],
+        title=f"{function}, {plan.operator}",
+        paper="; ".join(dict.fromkeys(metric.paper for metric in metrics.values())),
+        options=plan.options() | dict(options or {}) | {"examples": len(inputs)},
     )
 
 

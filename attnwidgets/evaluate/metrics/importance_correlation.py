@@ -14,8 +14,7 @@ from attnwidgets.evaluate.metrics.attention_swaps import total_variation
 from attnwidgets.evaluate.metrics.rank_measures import kendall
 from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.removal import Operator, removable, removing
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.target import CLASSES, Target
 from attnwidgets.explanations.targets import resolve_target
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
 
     Float = NDArray[np.float64]
@@ -102,27 +102,16 @@ def importance_correlation(
                 for measure in measures
             ]
         )
-    first = inputs[0]
-    found = np.array(samples)[..., None]
-    return Scorecard(
-        found,
+    undefined = np.isnan(samples).any()
+    return scored_explanations(
+        inputs,
+        np.array(samples)[..., None],
+        _PURPOSE,
         metrics=METRICS,
-        methods=[*first.values, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        unit=first.unit.name,
-        method=_PURPOSE,
-        warning="undefined where one side is constant, or of fewer than two features"
-        if np.isnan(found).any()
-        else "",
-        provenance={
-            "title": f"correlation with importance, {operator}",
-            "model": first.trace.model_id,
-            "paper": PAPER,
-            "options": {"operator": operator, "special": special, "draws": draws, "seed": seed},
-            "steps": [],
-        },
+        notes=["undefined where one side is constant, or of fewer than two features" if undefined else ""],
+        title=f"correlation with importance, {operator}",
+        paper=PAPER,
+        options={"operator": operator, "special": special, "draws": draws, "seed": seed},
     )
 
 

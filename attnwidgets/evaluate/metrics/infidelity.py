@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained import explained, watched
-from attnwidgets.evaluate.removals.ordering import answered
-from attnwidgets.evaluate.removals.removal import Operator, removable, removing
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM, Score, read_score
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-from attnwidgets.explanations.targets import resolve_target
+from attnwidgets.evaluate.examples.explained import explained
+from attnwidgets.evaluate.removals.each_input import of_each_input
+from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
+from attnwidgets.evaluate.scorecards.scored import scored_explanations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.examples.explained import Explained
     from attnwidgets.evaluate.removals.ordering import Order, Questions
+    from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
@@ -103,52 +103,36 @@ def infidelity(
         )
         raise ValueError(message)
     inputs = explained(traces, explanations, target, "infidelity", unit)
-    rows = []
-    for number, one in enumerate(watched(inputs)):
-        meant = resolve_target(one.trace, target, method="infidelity")
-        features = removable(one.trace, one.unit, one.stream, meant, special=special)
-        questions = infidelity_questions(
+    found = of_each_input(
+        inputs,
+        target,
+        operator,
+        lambda number, one, features, meant: infidelity_questions(
             one, features, meant.index, samples, share, score, draws, [seed, number], normalize=normalize
-        )
-        with removing(
-            one.trace,
-            operator,
-            meant,
-            unit=one.unit,
-            stream=one.stream,
-            batch_size=batch_size,
-            watched=len(inputs) == 1,
-        ) as ask:
-            rows.append(answered(questions, ask))
-    first = inputs[0]
-    found = np.array(rows)[:, None, :, None]
-    return Scorecard(
-        found,
+        ),
+        function="infidelity",
+        special=special,
+        batch_size=batch_size,
+    )
+    return scored_explanations(
+        inputs,
+        np.array(found)[:, None, :, None],
+        "infidelity",
         metrics=["infidelity"],
-        methods=[*first.values, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        unit=first.unit.name,
-        method="infidelity",
-        warning="undefined where nothing is removed, or nothing left to read"
-        if np.isnan(found).any()
-        else "",
-        provenance={
-            "title": f"infidelity, {operator}",
-            "model": first.trace.model_id,
-            "paper": PAPER,
-            "options": {
-                "operator": operator,
-                "samples": samples,
-                "share": share,
-                "normalize": normalize,
-                "score": score,
-                "special": special,
-                "draws": draws,
-                "seed": seed,
-            },
-            "steps": [],
+        notes=[
+            "undefined where nothing is removed, or nothing left to read" if np.isnan(found).any() else ""
+        ],
+        title=f"infidelity, {operator}",
+        paper=PAPER,
+        options={
+            "operator": operator,
+            "samples": samples,
+            "share": share,
+            "normalize": normalize,
+            "score": score,
+            "special": special,
+            "draws": draws,
+            "seed": seed,
         },
     )
 

@@ -11,8 +11,7 @@ from attnwidgets.evaluate.examples.explained import explained, is_constant
 from attnwidgets.evaluate.examples.rationales import rationale_elements
 from attnwidgets.evaluate.metrics.ranking import average_precision
 from attnwidgets.evaluate.removals.ordering import ranked
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.verbalise import runs
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
     Bools = NDArray[np.bool_]
@@ -155,24 +156,14 @@ def plausibility(
             if is_constant(values):
                 notes[f"{name} is constant on an input and ranks nothing there"] = None
         samples.append([[[_mean(name, row, wanted, k, by)] for row in rows] for name in names])
-    first = inputs[0]
-    return Scorecard(
+    return scored_explanations(
+        inputs,
         np.array(samples),
+        "plausibility",
         metrics=names,
-        methods=[*first.values, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        unit=first.unit.name,
-        method="plausibility",
-        warning="; ".join(notes),
-        provenance={
-            "title": "plausibility",
-            "model": first.trace.model_id,
-            "paper": PAPER,
-            "options": {"k": k, "by": by, "special": special, "draws": draws, "seed": seed},
-            "steps": [],
-        },
+        notes=notes,
+        paper=PAPER,
+        options={"k": k, "by": by, "special": special, "draws": draws, "seed": seed},
     )
 
 

@@ -17,8 +17,8 @@ from attnwidgets.evaluate.removals.ordering import (
     without,
 )
 from attnwidgets.evaluate.removals.removal import inputs_without, removable, removing, require_operator
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM, read_score
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.removals.removal_metrics import read_score
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored
 from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.examples.explained import Explained
     from attnwidgets.evaluate.removals.ordering import Order
     from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
     Float = NDArray[np.float64]
 
 PAPER = "Hooker et al. 2019, A Benchmark for Interpretability Methods in Deep Neural Networks"
-ORACLE = "oracle"
 _EMBEDDED = ("zero", "mean")
 
 
@@ -121,22 +121,19 @@ def remove_and_retrain(
             found.append(accuracy)
         else:
             found.append(untouched)
-    return Scorecard(
+    return scored(
         np.stack(found, axis=1).reshape(-1, 1, len(names), len(thresholds)),
+        "remove_and_retrain",
+        model=sets[0][0][0].trace.model_id,
         metrics=["accuracy"],
         methods=names,
         baselines=[name for name in names if name in (RANDOM, ORACLE)],
         x=list(thresholds),
         x_name="share",
         unit=sets[0][0][0].unit.name,
-        method="remove_and_retrain",
-        provenance={
-            "title": f"remove and retrain, {operator}",
-            "model": sets[0][0][0].trace.model_id,
-            "paper": PAPER,
-            "options": {"operator": operator, "special": special, "oracle": oracle, "seed": seed},
-            "steps": [],
-        },
+        title=f"remove and retrain, {operator}",
+        paper=PAPER,
+        options={"operator": operator, "special": special, "oracle": oracle, "seed": seed},
     )
 
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.examples.explained import explained, is_constant, watched
+from attnwidgets.evaluate.examples.explained import explained, is_constant
 from attnwidgets.evaluate.examples.rationales import rationale_elements
 from attnwidgets.evaluate.metrics.rank_measures import kendall, spearman
-from attnwidgets.evaluate.removals.ordering import answered, singles
-from attnwidgets.evaluate.removals.removal import Operator, removable, removing
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM, Score, read_score
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.removals.each_input import of_each_input
+from attnwidgets.evaluate.removals.ordering import singles
+from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
+from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.targets import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.evaluate.examples.explained import Explained
-    from attnwidgets.evaluate.removals.ordering import Questions
+    from attnwidgets.evaluate.removals.ordering import Order, Questions
+    from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.explanations.target import Target
 
     Float = NDArray[np.float64]
 
@@ -141,54 +143,45 @@ def single_removals(
     if rationales is not None and len(rationales) != len(inputs):
         message = f"gold has {len(rationales)} for {len(inputs)} traces: give one for each."
         raise ValueError(message)
-    samples = []
-    for number, one in enumerate(watched(inputs)):
-        meant = resolve_target(one.trace, target, method="single_removals")
-        features = removable(one.trace, one.unit, one.stream, meant, special=special)
+
+    def questions(
+        number: int, one: Explained, features: Order, meant: Target
+    ) -> Questions[list[list[float]]]:
         wanted = None
         if rationales is not None:
             wanted = np.isin(features, rationale_elements(one.trace, rationales[number], one.unit))
-        questions = single_questions(
+        return single_questions(
             one, features, meant.index, names, wanted, epsilon, change, score, draws, [seed, number]
         )
-        with removing(
-            one.trace,
-            operator,
-            meant,
-            unit=one.unit,
-            stream=one.stream,
-            batch_size=batch_size,
-            watched=len(inputs) == 1,
-        ) as ask:
-            samples.append(answered(questions, ask))
-    first = inputs[0]
+
+    samples = of_each_input(
+        inputs,
+        target,
+        operator,
+        questions,
+        function="single_removals",
+        special=special,
+        batch_size=batch_size,
+    )
     found = np.array(samples)[..., None]
-    undefined = np.isnan(found[:, :, : len(first.values)]).any()
-    return Scorecard(
+    undefined = np.isnan(found[:, :, : len(inputs[0].values)]).any()
+    return scored_explanations(
+        inputs,
         found,
+        "single_removals",
         metrics=names,
-        methods=[*first.values, RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        unit=first.unit.name,
-        method="single_removals",
-        warning="undefined where one side is constant, or of fewer than two features" if undefined else "",
-        provenance={
-            "title": f"single removals, {operator}",
-            "model": first.trace.model_id,
-            "paper": "; ".join(dict.fromkeys(METRICS[name][1] for name in names)),
-            "options": {
-                "operator": operator,
-                "epsilon": epsilon,
-                "change": change,
-                "gold": gold is not None,
-                "score": score,
-                "special": special,
-                "draws": draws,
-                "seed": seed,
-            },
-            "steps": [],
+        notes=["undefined where one side is constant, or of fewer than two features" if undefined else ""],
+        title=f"single removals, {operator}",
+        paper="; ".join(dict.fromkeys(METRICS[name][1] for name in names)),
+        options={
+            "operator": operator,
+            "epsilon": epsilon,
+            "change": change,
+            "gold": gold is not None,
+            "score": score,
+            "special": special,
+            "draws": draws,
+            "seed": seed,
         },
     )
 

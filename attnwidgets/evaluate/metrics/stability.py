@@ -9,8 +9,7 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.examples.explained import by_name, source_of
 from attnwidgets.evaluate.metrics.perturbed import perturbed
-from attnwidgets.evaluate.removals.removal_metrics import RANDOM
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.targets import resolve_target
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.explanations.target import Target
     from attnwidgets.tracing.trace import Trace
 
@@ -98,33 +98,26 @@ def stability(
         found.append(
             _scores(trace, methods, meant, drawn, [seed, number], normalize=normalize, same=same_prediction)
         )
-    first = every[0]
     table = np.array(found)[..., None]
     notes = ["random has no units, in which a distance could be told"]
     if np.isnan(table[:, :, : len(given)]).any():
         notes.append("undefined where an explanation is zero, or no noise leaves the prediction")
-    return Scorecard(
+    return scored(
         table,
+        "stability",
+        model=every[0].model_id,
         metrics=METRICS,
-        methods=[*map(str, given), RANDOM, "oracle"],
-        baselines=(RANDOM, "oracle"),
-        x=["score"],
-        x_name="score",
-        method="stability",
-        warning="; ".join(notes),
-        provenance={
-            "title": "stability",
-            "model": first.model_id,
-            "paper": PAPER,
-            "options": {
-                "radius": radius,
-                "samples": samples,
-                "normalize": normalize,
-                "same_prediction": same_prediction,
-                "noise": "drawn" if noise is None else "given",
-                "seed": seed,
-            },
-            "steps": [],
+        methods=[*map(str, given), RANDOM, ORACLE],
+        baselines=(RANDOM, ORACLE),
+        notes=notes,
+        paper=PAPER,
+        options={
+            "radius": radius,
+            "samples": samples,
+            "normalize": normalize,
+            "same_prediction": same_prediction,
+            "noise": "drawn" if noise is None else "given",
+            "seed": seed,
         },
     )
 

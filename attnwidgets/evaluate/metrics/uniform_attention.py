@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+from attnwidgets.evaluate.scorecards.scored import scored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 PAPER = "Wiegreffe and Pinter 2019, Attention is not not Explanation"
 
@@ -67,18 +69,13 @@ def uniform_attention(
         heads = dict.fromkeys(some_layers(layers, sites_of(model, stream)[1]), "all")
         with edit_attention(model, heads, "uniform", stream=stream):
             found.append(float(train(model, seed)))
-    return Scorecard(
+    return scored(
         np.array(found).reshape(len(seeds), 1, 2, 1),
+        "uniform_attention",
+        model=type(model).__name__,
         metrics=["score"],
         methods=["trained", "uniform"],
-        x=["score"],
-        x_name="score",
-        method="uniform_attention",
-        provenance={
-            "title": "trained with uniform attention",
-            "model": type(model).__name__,
-            "paper": PAPER,
-            "options": {"layers": layers, "seeds": list(seeds)},
-            "steps": [],
-        },
+        title="trained with uniform attention",
+        paper=PAPER,
+        options={"layers": layers, "seeds": list(seeds)},
     )

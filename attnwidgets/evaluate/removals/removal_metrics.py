@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-RANDOM = "random"
 """The row of every table that has what chance scores."""
 Score = Literal["probability", "log_probability", "number"]
 SCORES: tuple[Score, ...] = ("probability", "log_probability", "number")
