@@ -46,7 +46,7 @@ def test_a_name_is_taken_once():
 
     register = method("attention", paper="p", needs="n", returns="MixingMap", cost="c")
     with pytest.raises(
-        ValueError, match=r"'attention' is registered by attnwidgets\.explanations\.attention"
+        ValueError, match=r"'attention' is registered by attnwidgets\.explanations\.mixing\.attention"
     ):
         register(other)
     assert methods()["attention"].function is attention
