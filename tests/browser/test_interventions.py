@@ -55,7 +55,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
         [{"kind": "ablate", "stream": "self", "layer": 2, "head": 2, "how": "zero"}],
     )
     assert plot.locator(".aw-grid-out").count() == 1
-    table = explorer.locator(".aw-change-table")
+    table = explorer.locator(".aw-change .aw-both")
     table.wait_for()
     found = shares(table)
     given = "preview(trace, aw.ablate_heads(trace, (2, 2)))"
@@ -132,7 +132,7 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
         view._questions.ask("changed", {"interventions": view.selection.interventions[:n]})[0] for n in (2, 1)
     ]
     page = page_of(view)
-    table = page.locator(".aw-change-table")
+    table = page.locator(".aw-change .aw-both")
     for told in wanted:
         table.wait_for()
         best = max(told["rows"], key=lambda row: row[3])
@@ -202,4 +202,4 @@ def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(pa
     page.get_by_text("what if a head").click()
     page.get_by_role("radio", name="uniform").check(force=True)
     assert "row of" in bar.inner_text()
-    page.locator(".aw-change-table").wait_for()
+    page.locator(".aw-change .aw-both").wait_for()

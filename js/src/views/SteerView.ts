@@ -1,8 +1,9 @@
 /** A slider for one feature, how far it moves the states, and what the model says before and after. */
 
-import { fill, flag, h, on, put, shortLabel } from "../dom.ts";
+import { fill, flag, h, on, put } from "../dom.ts";
 import { printed } from "../numbers.ts";
 import { type Answer, createAnswers } from "../wire/answers.ts";
+import { beforeAfter } from "./beforeAfter.ts";
 import { createState, floatsOf, nameOfFeature, optionsOf } from "./features/looked.ts";
 import { only, view } from "./frame.ts";
 import { percent } from "./predicted/percent.ts";
@@ -155,26 +156,13 @@ export const renderSteerView = view((ctx, root, signal) => {
   const outcomes = ({ rows = [] }: Steered): HTMLElement => {
     const far = kind === "sentences";
     const print = (value: number): string => (far ? value.toFixed(3).replace("-", "−") : percent(value));
-    const cells = rows.map(([label, before, after]) => {
-      const bars = [before, after].map((value, i) => {
-        const bar = h("span");
-        bar.style.width = `${(100 * Math.max(0, Math.min(1, value))).toFixed(1)}%`;
-        return h(i ? "span.bar" : "span.bar.was", bar);
-      });
-      const up = after - before;
-      const text = shortLabel(label, far ? 90 : 40);
-      return h(
-        "tr",
-        { "data-turn": Math.abs(up) < 5e-4 ? "" : up > 0 ? "up" : "down" },
-        h("th", { scope: "row", title: text }, h("bdi", text)),
-        h("td.value", print(before)),
-        h("td", h("div.steer-bars", { "aria-hidden": "true" }, ...bars)),
-        h("td.value", print(after)),
-      );
-    });
     const what = far ? "likeness to (cosine)" : settings().predicted || "prediction";
-    const head = [what, "before", "", "after"].map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
-    return h("table.steer-table", h("thead", h("tr", ...head)), h("tbody", ...cells));
+    return beforeAfter(
+      what,
+      rows.map(([label, before, after]) => ({ label, before, after })),
+      print,
+      far ? 90 : 40,
+    );
   };
 
   const texts = ({ texts: sides = [] }: Steered): HTMLElement =>

@@ -4,6 +4,7 @@ import type { ViewContext } from "../../context.ts";
 import { fill, flag, h, put, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
+import { beforeAfter, type Outcome } from "../beforeAfter.ts";
 import { createState } from "../features/looked.ts";
 import { only, view } from "../frame.ts";
 import { percent } from "../predicted/percent.ts";
@@ -94,33 +95,16 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     const [was, is] = [largest(rows, 2), largest(rows, 3)];
     const chosen = ctx.selection.get("target");
     const shown = rows.filter((row, i) => i < FEW || row === was || row === is || row[0] === chosen?.id);
-    const cells = shown.map((row) => {
+    const outcomes = shown.map((row): Outcome => {
       const [id, label, before, after] = row;
-      const text = shortLabel(label, 40);
-      const bars = [before, after].map((value, i) => {
-        const bar = h("span");
-        bar.style.width = `${(100 * Math.max(0, Math.min(1, value))).toFixed(2)}%`;
-        return h(i ? "span.bar" : "span.bar.change-was", bar);
-      });
       const marks = [
         row === was && row !== is ? "was first" : "",
         row === is ? "first" : "",
         id === chosen?.id ? "target" : "",
       ];
-      const mark = marks.filter(Boolean).join(", ");
-      return h(
-        "tr",
-        row === is && row !== was ? { "data-turned": "" } : {},
-        h("th", { scope: "row", title: text }, h("bdi", text), h("small", mark && ` ${mark}`)),
-        h("td", percent(before)),
-        h("td", h("div.change-bars", { "aria-hidden": "true" }, ...bars)),
-        h("td", percent(after)),
-      );
+      return { label, before, after, mark: marks.filter(Boolean).join(", "), turned: row === is && row !== was };
     });
-    const heads = [title || "outcome", "before", "", "after"].map((text) =>
-      text ? h("th", { scope: "col" }, text) : h("td"),
-    );
-    fill(body, h("table.change-table", h("thead", h("tr", ...heads)), h("tbody", ...cells)));
+    fill(body, beforeAfter(title || "outcome", outcomes, percent));
   };
 
   return {
