@@ -151,8 +151,8 @@ def _page(
     views: Sequence[View], title: str | None, headings: Sequence[str], budget: int, choice: _Choice
 ) -> str:
     from attnwidgets import __version__
-    from attnwidgets.views.base import COMMON_PARTS
     from attnwidgets.views.wire.runtime import bundle
+    from attnwidgets.views.wire.stub import COMMON_PARTS
 
     parts = sorted({name for view in views for name in (*view.PARTS, *COMMON_PARTS)})
     code = ",".join(bundle(f"{name}.js").strip() for name in parts)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 import anywidget
 from traitlets import Dict, Unicode
@@ -20,11 +19,13 @@ from attnwidgets.views.marks import checked_marks
 from attnwidgets.views.menu import entries_of, outdated
 from attnwidgets.views.offer import RECORDED, askable, check_units, is_trace, offered
 from attnwidgets.views.selection import Selection
+from attnwidgets.views.sharing import SELECTIONS, STORES
 from attnwidgets.views.values import to_csv
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.questions import Questions, Topic
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
+from attnwidgets.views.wire.stub import COMMON_PARTS, stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -33,30 +34,6 @@ if TYPE_CHECKING:
     from attnwidgets.export.frame import Page
     from attnwidgets.views.wire.questions import Answer
     from attnwidgets.views.wire.sources import Source
-
-_Shared = TypeVar("_Shared", TileStore, Selection)
-
-# One store and one selection per trace, for as long as a view shows it.
-_STORES: WeakValueDictionary[tuple[int, str], TileStore] = WeakValueDictionary()
-_SELECTIONS: WeakValueDictionary[tuple[int, str], Selection] = WeakValueDictionary()
-
-
-COMMON_PARTS = ("tools",)
-"""Parts that every view needs."""
-
-
-# It waits for the Runtime and what that waits for. What of it fails, or is late, is told, and the Python twin
-# is asked for a copy (the topic "page"); what arrives after all takes its place.
-_STUB = """\
-export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),
-f=w=>{if(s.aborted||p.parentNode)return;
-p.textContent=`This view did not arrive: ${w}. Run the cell again, or end it with view.frame()`;e.append(p);
-m.on('msg:custom',a=>{if(a.id=='page'&&a.meta)p.innerHTML=a.meta});
-m.send({kind:'ask',id:'page',topic:'page',args:{why:''+w}})},
-t=setTimeout(f,9e3,'no answer');
-try{let d=await(await c.host.getWidget(m.get('runtime'))).exports.render(c,NAMES);p.remove();return d}
-catch(x){f(x)}finally{clearTimeout(t)}}}"""
-
 
 PLAIN_OPTIONS: dict[str, Any] = {
     "method": None,
@@ -70,12 +47,6 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "filters": {},
 }
 """The options of every view, as they are where nothing is said."""
-
-
-def stub(view: str, parts: Sequence[str] = ()) -> str:
-    """Return a view's whole module: it has the Runtime render the view of this name, with these parts."""
-    names = ",".join(f"'{name}'" for name in (view, *parts))
-    return _STUB.replace("\n", "").replace("NAMES", names)
 
 
 class View(anywidget.AnyWidget):
@@ -229,11 +200,9 @@ class View(anywidget.AnyWidget):
         """Join the store and the selection of this view's trace, and go where the caller wants to look."""
         main = self._explanations[0]
         shared = session(), self._trace_id
-        store = _still_open(_STORES, shared)
-        if store is None:
-            store = _STORES[shared] = TileStore()
+        store = STORES.get(shared) or STORES.keep(shared, TileStore())
         store.acquire(self._holder)
-        selection = _still_open(_SELECTIONS, shared)
+        selection = SELECTIONS.get(shared)
         keys = self._register(store, selection)
         stream = main.stream or "self"
         base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
@@ -246,7 +215,7 @@ class View(anywidget.AnyWidget):
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
 
         if selection is None:
-            selection = _SELECTIONS[shared] = Selection(
+            selection = Selection(
                 store,
                 layer=base.layers[0],
                 head="-" if base.heads is None else base.heads[0],
@@ -254,6 +223,7 @@ class View(anywidget.AnyWidget):
                 method=keys[0],
                 stream=base.stream,
             )
+            SELECTIONS.keep(shared, selection)
         selection.acquire(self._holder)
         try:
             for name, value in self._wanted.items():
@@ -467,12 +437,6 @@ def link(first: View, *others: View) -> None:
         first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
         view.selection = first.selection
         before.release(view._holder)  # noqa: SLF001
-
-
-def _still_open(models: Mapping[tuple[int, str], _Shared], shared: tuple[int, str]) -> _Shared | None:
-    """Return the model of a trace, if the browser may still know it."""
-    found = models.get(shared)
-    return found if found is not None and found.is_open else None
 
 
 def _names(argument: str, given: Sequence[str]) -> tuple[str, ...]:

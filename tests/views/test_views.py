@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.base import COMMON_PARTS
 from attnwidgets.views.wire.codec import decode
+from attnwidgets.views.wire.stub import COMMON_PARTS
 
 VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
 
