@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
-import json
 import re
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._progress import progress
+from attnwidgets.export.page_archive import LEVEL, Archive, Choice, answers_of, filled
+from attnwidgets.export.page_text import base64_text, json_text, safe_text
 from attnwidgets.views.menu import NEEDS_KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from attnwidgets.views.base import View
     from attnwidgets.views.menu import Entry
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 BUDGET = 10_000_000
 """Bytes a page may have when nothing else is said."""
 
-_LEVEL = 6
-_OVERVIEW = 2  # matrices of which thumbnails are an overview: one is none
 _STYLE = """
 :root{color-scheme:light dark}
 body{margin:0;background:Canvas;color:CanvasText;font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -85,7 +82,7 @@ def to_html(
         raise ValueError(
             f"headings has {len(headings)} for {len(shown)} views: give one for each view, or none."
         )
-    choice = _Choice.of(shown, heads, layers)
+    choice = Choice.of(shown, heads, layers)
     for view in shown:
         view.complete(choice.layers)
     target = Path(path)
@@ -93,62 +90,8 @@ def to_html(
     return target
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Heads and layers asked for; None: all."""
-
-    heads: frozenset[int | str] | None
-    layers: frozenset[int] | None
-
-    @classmethod
-    def of(
-        cls, views: Sequence[View], heads: Sequence[int | str] | str, layers: Sequence[int] | str
-    ) -> _Choice:
-        from attnwidgets.views.wire.sources import REDUCTIONS, span
-
-        sources = [source for view in views for source in view.sources()]
-        known_heads = sorted({n for s in sources for n in s.heads or ()})
-        known_layers = sorted({n for s in sources for n in s.layers})
-        for name, given in (("heads", heads), ("layers", layers)):
-            if isinstance(given, str) and given != "all":
-                raise ValueError(f"{name}={given!r} is neither 'all' nor a list; for one, give [{given!r}].")
-        for head in () if isinstance(heads, str) else heads:
-            if head not in {*known_heads, *REDUCTIONS}:
-                raise IndexError(f"heads: {head!r} is not one of {span(tuple(known_heads))}, 'mean', 'max'.")
-        for layer in () if isinstance(layers, str) else layers:
-            if layer not in known_layers:
-                raise IndexError(
-                    f"layers: {layer!r} is out of range: the layers are {span(tuple(known_layers))}."
-                )
-        return cls(
-            None if isinstance(heads, str) else frozenset(heads),
-            None if isinstance(layers, str) else frozenset(layers),
-        )
-
-    def takes(self, layer: int, head: int | str) -> bool:
-        in_heads = self.heads is None or head == "-" or head in self.heads
-        return in_heads and (self.layers is None or layer in self.layers)
-
-
-@dataclass
-class _Archive:
-    """The tiles and thumbnails of one store that do not lie in its eager bytes."""
-
-    thumbs: list[dict[str, Any]] = field(default_factory=list)
-    places: list[dict[str, Any]] = field(default_factory=list)
-    parts: list[bytes] = field(default_factory=list)
-    length: int = 0
-    left_out: int = 0
-    not_computed: int = 0
-
-    def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
-        places.append({**meta, "offset": self.length, "length": len(data)})
-        self.parts.append(data)
-        self.length += len(data)
-
-
 def _page(
-    views: Sequence[View], title: str | None, headings: Sequence[str], budget: int, choice: _Choice
+    views: Sequence[View], title: str | None, headings: Sequence[str], budget: int, choice: Choice
 ) -> str:
     from attnwidgets import __version__
     from attnwidgets.views.wire.runtime import bundle
@@ -166,17 +109,19 @@ def _page(
     models, order, stores = _models(views)
     blobs: dict[str, str] = {}
     for name, entry in stores.items():
-        blobs[f"aw-data-{name}"] = _base64(zlib.compress(entry["eager"], _LEVEL))
-    spent = len(script) + sum(map(len, blobs.values())) + len(_json({"models": models})) + 4000
-    archives: dict[str, _Archive] = {}
-    answers, told, untold = _answers(views, order, budget - spent)
+        blobs[f"aw-data-{name}"] = base64_text(zlib.compress(entry["eager"], LEVEL))
+    spent = len(script) + sum(map(len, blobs.values())) + len(json_text({"models": models})) + 4000
+    archives: dict[str, Archive] = {}
+    answers, told, untold = answers_of(views, order, budget - spent)
     blobs |= told
-    spent += sum(map(len, told.values())) + len(_json(answers))
+    spent += sum(map(len, told.values())) + len(json_text(answers))
     for name, entry in stores.items():
         share = (budget - spent) // (len(stores) - len(archives))
-        archives[name] = _fill(entry, choice, share)
-        blobs[f"aw-tiles-{name}"] = _base64(b"".join(archives[name].parts))
-        spent += len(blobs[f"aw-tiles-{name}"]) + len(_json([archives[name].places, archives[name].thumbs]))
+        archives[name] = filled(entry, choice, share)
+        blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archives[name].parts))
+        spent += len(blobs[f"aw-tiles-{name}"]) + len(
+            json_text([archives[name].places, archives[name].thumbs])
+        )
     state = {
         "version": 1,
         "models": models,
@@ -215,16 +160,16 @@ def _page(
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{_text(named)}</title>
+<title>{safe_text(named)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
 <main>
-<h1>{_text(named)}</h1>
+<h1>{safe_text(named)}</h1>
 {places}
 <footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {note}</footer>
 </main>
-<script type="application/json" id="aw-state">{_json(state)}</script>
+<script type="application/json" id="aw-state">{json_text(state)}</script>
 {data}
 <script type="module">{script}</script>
 </body>
@@ -238,7 +183,7 @@ def _places(order: Sequence[str], headings: Sequence[str]) -> str:
     places = [f'<div class="aw-view" data-model="{name}"></div>' for name in order]
     if not headings:
         return "\n".join(places)
-    named = list(zip(order, map(_text, headings), places, strict=True))
+    named = list(zip(order, map(safe_text, headings), places, strict=True))
     links = "\n".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in named)
     sections = "\n".join(f'<h2 id="{name}">{heading}</h2>\n{place}' for name, heading, place in named)
     return f'<nav aria-label="views"><ul>\n{links}\n</ul></nav>\n{sections}'
@@ -288,39 +233,6 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
     return models, order, stores
 
 
-def _answers(
-    views: Sequence[View], names: Sequence[str], room: int
-) -> tuple[dict[str, Any], dict[str, str], int]:
-    """Return what each view answers in a page, by element id the bytes of it, and what had no room.
-
-    A view names first what matters most: from where `room` bytes are spent on, answers are left out.
-    """
-    untold = 0
-    answers: dict[str, Any] = {}
-    blobs: dict[str, str] = {}
-    for view, name in zip(views, names, strict=True):
-        archive = _Archive()
-        told = []
-        for topic, args, answer in progress(view.questions_for_page(), "answers of the page"):
-            if room < 0:
-                untold += 1
-                continue
-            meta, buffers = answer()
-            packed = [zlib.compress(data, _LEVEL) for data in buffers]
-            room -= sum(map(len, packed)) * 4 // 3 + len(_json([topic, args, meta])) + 60 * len(packed)
-            if room < 0:
-                untold += 1
-                continue
-            places: list[dict[str, Any]] = []
-            for data in packed:
-                archive.add(places, {}, data)
-            told.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
-        if told:
-            answers[name] = told
-            blobs[f"aw-tiles-{name}"] = _base64(b"".join(archive.parts))
-    return answers, blobs, untold
-
-
 def _selection_state(selection: Any) -> dict[str, Any]:
     names = (
         "layer",
@@ -357,96 +269,9 @@ def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
     }
 
 
-def _fill(entry: dict[str, Any], choice: _Choice, room: int) -> _Archive:
-    """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
-    from attnwidgets.views.wire.eager import OVERVIEW_VALUES
-    from attnwidgets.views.wire.thumbnails import thumbnails
-
-    archive = _Archive()
-    sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
-    for source in entry["sources"]:
-        grid = len(source.layers) * len(source.heads or (0,))
-        ready = source.ready
-        if source.unit == source.explanation.unit:
-            archive.not_computed += len(source.layers) - len(ready)
-        seen = source.size <= OVERVIEW_VALUES or source is entry["sources"][0]
-        made = thumbnails(source) if seen and ready and grid >= _OVERVIEW and source.id not in sent else None
-        if made is not None:
-            archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, _LEVEL))
-    eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
-    full = False
-    for source, layer, head in _ranked(entry["sources"], entry["selection"]):
-        if (source.id, layer, head) in eager:
-            continue
-        if full or not choice.takes(layer, head):
-            archive.left_out += 1
-            continue
-        if head not in source.heads_of_tiles(layer):
-            continue
-        tile = source.tile(layer, head)
-        data = zlib.compress(tile.data, _LEVEL)
-        if (archive.length + len(data)) * 4 / 3 + 200 * (len(archive.places) + 1) > room:
-            full = True
-            archive.left_out += 1
-            continue
-        archive.add(archive.places, tile.meta(), data)
-    return archive
-
-
-def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source, int, int | str]]:
-    """Yield every tile: the selected one, means over heads, small sources, layers near the selected one.
-
-    What a large map is in another unit comes last, and no layer of one is read to learn its heads.
-    """
-    from attnwidgets.views.wire.eager import OVERVIEW_VALUES
-    from attnwidgets.views.wire.sources import REDUCTIONS
-
-    def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
-        source, layer, head = at
-        rows, cols = source.shape
-        selected = source.method == selection.method and layer == selection.layer and head == selection.head
-        return (
-            not (selected and source.unit == selection.unit),
-            source.size > OVERVIEW_VALUES and source.unit != source.explanation.unit,
-            head not in {"-", "mean"},
-            rows * cols,
-            abs(layer - selection.layer),
-        )
-
-    def heads_of(source: Source, layer: int) -> tuple[int | str, ...]:
-        if source.size <= OVERVIEW_VALUES or source.heads is None:
-            return source.heads_of_tiles(layer)
-        return (*source.heads, *REDUCTIONS)
-
-    everything = [(s, layer, head) for s in sources for layer in s.ready for head in heads_of(s, layer)]
-    yield from sorted(everything, key=rank)
-
-
 def _heading(views: Sequence[View]) -> str:
     """Return what the first view shows, in words."""
     header = views[0].store.header
     model, text = header.get("model", ""), header.get("text", "").strip()
     short = text if len(text) <= 80 else text[:79] + "…"  # noqa: PLR2004 - a line
     return " · ".join(filter(None, (model.rsplit("/", 1)[-1], short))) or views[0].name
-
-
-def _json(value: Any) -> str:
-    # `<` would end the script element; the two separators are line ends to JavaScript but not to JSON.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-_CONTROLS = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
-    0x7F: "␡",
-    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], "�"),
-}
-
-
-def _text(text: str) -> str:
-    """Return text as HTML: escaped, control characters visible, unable to turn its surroundings around."""
-    return html.escape(text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROLS))
