@@ -194,9 +194,9 @@ class Intervened:
         """Return why nothing can be pulled here, in words, or "". Runs no model."""
         trace = self.trace
         if trace is None:
-            return "needs a trace, and this view was given something made of one: give it the trace itself"
+            return "it needs a trace, and this view was given something made of one: give it the trace itself"
         if getattr(trace, "model", None) is None:
-            return "needs the model, and the numbers of this trace were given without one"
+            return "it needs the model, and the numbers of this trace were given without one"
         from attnwidgets.tracing.interventions import require_same_interventions
         from attnwidgets.tracing.sites import sites
 
@@ -248,7 +248,7 @@ class Intervened:
     def _required(self) -> Trace:
         why = self.refusal()
         if why or self.trace is None:
-            raise ValueError(f"an intervention {why}.")
+            raise ValueError(f"an intervention cannot be made: {why}.")
         return self.trace
 
     def _intervention(self, spec: Spec) -> Intervention:

@@ -97,7 +97,7 @@ class Intervening(View):
     def _own_row(self, stream: str, layer: int, head: int, query: int) -> Answer:
         trace = self._intervened.trace
         if trace is None:
-            raise ValueError(f"an attention row {self._intervened.refusal()}.")
+            raise ValueError(f"an attention row is not here: {self._intervened.refusal()}.")
         spec = {
             "kind": "row",
             "stream": stream,
@@ -114,7 +114,7 @@ class Intervening(View):
     def _free_row(self, stream: str, layer: int, head: int, query: int) -> Answer:
         why = self._intervened.refusal()
         if why:
-            raise ValueError(f"a free row {why}.")
+            raise ValueError(f"a free row cannot be found: {why}.")
         row, movable = self._intervened.free(str(stream), int(layer), int(head), int(query))
         return {"movable": movable}, [_packed(row)]
 

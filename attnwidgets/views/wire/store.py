@@ -6,7 +6,6 @@ import dataclasses
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from traitlets import Bytes, Dict
 
 from attnwidgets._errors import suggest
@@ -15,10 +14,10 @@ from attnwidgets.views.wire.eager import Pack
 from attnwidgets.views.wire.header import describe, looked_at
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
+from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.same import divides, in_unit, is_special, same, units_of
 from attnwidgets.views.wire.sources import Source
-from attnwidgets.views.wire.thumbnails import thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from attnwidgets.views.menu import Entry
 
     Answer = tuple[dict[str, Any], list[bytes]]
-
-
-LAYER_BYTES = 8_000_000
-"""Beyond it a message that answers for several heads of a layer takes no further one."""
 
 
 class TileStore(SharedModel):
@@ -300,7 +295,7 @@ class TileStore(SharedModel):
         except Exception as error:
             with self._lock:
                 if key in self._menu:  # what it says of one target is not said of all
-                    self._menu[key] = dataclasses.replace(self._menu[key], refusal=_words(error))
+                    self._menu[key] = dataclasses.replace(self._menu[key], refusal=words(error))
             self.announce()
             raise
         self._reply({"kind": "made", "id": request["id"], "source": key})
@@ -343,16 +338,7 @@ class TileStore(SharedModel):
 
     def answer(self, request: dict[str, Any]) -> Answer:
         """Return the Reply of wire.ts to a Request for numbers, and its buffers."""
-        kind, number = request["kind"], request.get("id")
-        if kind == "ping":
-            return {"kind": "pong", "id": number}, []
-        read = {"tile": _tile, "layer": _layer, "row": _row, "thumbs": _thumbs}.get(kind)
-        if read is None:
-            return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
-        try:
-            return read(self._source(request.get("source", "")), request)
-        except (LookupError, ValueError, TypeError, RuntimeError) as error:
-            return {"kind": "error", "id": number, "message": _words(error)}, []
+        return reply(request, self._source)
 
     def _source(self, name: str) -> Source:
         with self._lock:
@@ -371,55 +357,8 @@ def _stream(explanation: Any) -> str:
     return getattr(explanation, "stream", "") or "self"
 
 
-def _words(error: BaseException) -> str:
-    # str() of a KeyError is its argument's repr.
-    return str(error.args[0] if isinstance(error, KeyError) and error.args else error) or type(error).__name__
-
-
 def _open(explanation: Any, layer: int | None) -> None:
     """Compute the layer that a view opens with, of what is computed on demand: the nearest there is."""
     if getattr(explanation, "on_demand", False):
         wanted = explanation.layers[0] if layer is None else layer
         explanation.layer(min(explanation.layers, key=lambda number: abs(number - wanted)))
-
-
-def _tile(source: Source, request: dict[str, Any]) -> Answer:
-    tile = source.tile(request["layer"], request["head"])
-    return {"kind": "tile", "id": request["id"], **tile.meta()}, [tile.data]
-
-
-def _layer(source: Source, request: dict[str, Any]) -> Answer:
-    tiles: list[dict[str, Any]] = []
-    refused: list[dict[str, Any]] = []
-    parts: list[bytes] = []
-    length = 0
-    for head in request["heads"]:
-        if length >= LAYER_BYTES:  # the browser asks for the rest
-            break
-        try:
-            tile = source.tile(request["layer"], head)
-        except IndexError as error:
-            refused.append({"head": head, "message": str(error)})
-            continue
-        tiles.append({**tile.meta(), "offset": length, "length": len(tile.data)})
-        parts.append(tile.data)
-        length += len(tile.data)
-    place = {"source": source.id, "layer": request["layer"], "tiles": tiles, "refused": refused}
-    return {"kind": "layer", "id": request["id"], **place}, [b"".join(parts)]
-
-
-def _row(source: Source, request: dict[str, Any]) -> Answer:
-    if request["layer"] not in source.ready and request["layer"] in source.layers:
-        raise ValueError(f"layer {request['layer']} is not computed yet.")
-    values, row = source.matrix(request["layer"], request["head"]), int(request["row"])
-    if not 0 <= row < len(values):
-        raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
-    place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
-    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
-
-
-def _thumbs(source: Source, request: dict[str, Any]) -> Answer:
-    made = thumbnails(source)
-    if made is None:
-        raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
-    return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]
