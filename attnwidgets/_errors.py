@@ -1,4 +1,4 @@
-"""Messages that help: the nearest valid name for a misspelt one, and times that can be pictured."""
+"""Messages that help: the nearest valid name for a misspelt one, texts and times at a glance."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
     for name in unknown:
         message = f"{function}() takes no keyword {name!r}.{suggest(name, choices)}"
         raise TypeError(f"{message} It takes: {', '.join(choices)}.")
+
+
+def quoted(text: str, most: int = 60) -> str:
+    """Return a text in quotes; of one longer than `most` characters, its beginning."""
+    return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def duration(seconds: float) -> str:

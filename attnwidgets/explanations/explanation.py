@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
+from attnwidgets._errors import quoted
 from attnwidgets.explanations.description import frozen, plain
 
 if TYPE_CHECKING:
@@ -244,8 +245,7 @@ class Explanation(ABC):
         if self.provenance.get("model"):
             parts.append(str(self.provenance["model"]))
         if self.provenance.get("text"):
-            text = str(self.provenance["text"])
-            parts.append(repr(text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"))
+            parts.append(quoted(str(self.provenance["text"])))
         if self.warning:
             parts.append(self.warning)
         return f"<{'; '.join(parts)}>"
@@ -280,7 +280,6 @@ class Explanation(ABC):
         return {mime: item for mime, item in data.items() if mime != "text/plain"}
 
 
-_TEXT_SHOWN = 60
 # Kinds that register themselves outside this package.
 _ELSEWHERE = {
     "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",

@@ -112,9 +112,10 @@ class FreeAttention:
         return edit_attention(self.trace, {self.layers[0]: list(self.heads)}, matrix, stream=self.stream)
 
     def __repr__(self) -> str:
-        size = " x ".join(map(str, self.movable.shape))
+        layers, heads, queries = self.movable.shape
+        size = f"layer {layers}, head {heads}, query {queries}"
         moves = f"{np.nanmean(self.movable):.2f} of a row moves on average"
-        return f"<FreeAttention [layer, head, query {size}]: {moves}>"
+        return f"<FreeAttention [{size}]: {moves}>"
 
 
 def free_attention(

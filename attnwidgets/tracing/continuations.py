@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import quoted, suggest
 from attnwidgets._progress import progress
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
@@ -41,7 +41,7 @@ _PLAIN = {
 _DRAWING = {"min_p": 0.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Continuation:
     """One continuation of a traced text.
 
@@ -69,6 +69,11 @@ class Continuation:
     def probability(self) -> float:
         """The probability of the whole: the product over its tokens."""
         return math.exp(self.log_probability)
+
+    def __repr__(self) -> str:
+        count = f"{len(self.ids)} token{'' if len(self.ids) == 1 else 's'}"
+        size = f"{count}, {'ended by the model' if self.ended else 'not ended'}"
+        return f"<Continuation {quoted(self.text)}: {size}, probability {self.probability:.3g}>"
 
 
 def continuations(

@@ -34,7 +34,7 @@ class ModuleTrace(Trace):
 
     def __repr__(self) -> str:
         sizes = f"{len(self.tokens)} inputs, {len(self.output_names)} outputs"
-        return f"{type(self).__name__}({self.model_id}, {sizes})"
+        return f"<{type(self).__name__} of {sizes}; {self.model_id}>"
 
     @property
     def dtype(self) -> Literal["float32", "float64"]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import quoted, suggest
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError, attention_weights
 
@@ -185,8 +185,12 @@ class Trace:
         self._causal: dict[str, bool] = {}
 
     def __repr__(self) -> str:
-        size = ", ".join(f"{s}: {self.n_layers(s)} x {self.n_heads(s)}" for s in self.streams)
-        return f"{type(self).__name__}({self.model_id or 'given'}, {len(self.tokens)} tokens, {size})"
+        sizes = {name: f"[layer {self.n_layers(name)}, head {self.n_heads(name)}]" for name in self.streams}
+        size = sizes.get("self") or ", ".join(f"{name} {size}" for name, size in sizes.items())
+        count = f"{len(self.tokens)} token{'' if len(self.tokens) == 1 else 's'}"
+        parts = [f"{type(self).__name__} {size} of {count}", self.model_id]
+        parts += [quoted(self.text) if self.text else "", self.warning]
+        return f"<{'; '.join(filter(None, parts))}>"
 
     def call(
         self,

@@ -80,6 +80,13 @@ def test_probabilities_are_the_models_own(gpt: Any, begun: Any, how: Any) -> Non
         assert one.probability == pytest.approx(math.exp(one.log_probability))
 
 
+def test_a_continuation_says_what_it_is_in_a_line(begun: Any) -> None:
+    (found,) = continuations(begun, max_new_tokens=3)
+    told = repr(found)
+    assert told.startswith(f"<Continuation {found.text!r}: {len(found.ids)} token")
+    assert f"probability {found.probability:.3g}" in told
+
+
 def test_enough_beams_find_the_most_probable(begun: Any, gpt: Any) -> None:
     with torch.no_grad():
         first = gpt(torch.tensor([IDS])).logits[0, -1].log_softmax(-1)

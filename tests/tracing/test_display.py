@@ -52,6 +52,11 @@ def test_wordpiece_keeps_its_marks() -> None:
     assert shown.tokens == ("[CLS]", "un", "##believ", "##able", "cat", "[SEP]")
 
 
+@pytest.mark.parametrize("tokenizer", [tiny.byte_level(), tiny.metaspace(), tiny.wordpiece()])
+def test_ids_beyond_the_vocabulary_are_shown_as_ids(tokenizer: object) -> None:
+    assert text_of_ids(tokenizer, [7, 50_000]).tokens[1] == "⟨#50000⟩"
+
+
 @pytest.mark.parametrize(("text", "seen"), [(" ", "␣"), ("a\r\n", "a␍↵"), ("\u00a0", "⍽"), ("\t", "⇥")])
 def test_whitespace_is_visible(text: str, seen: str) -> None:
     assert visible(text) == seen

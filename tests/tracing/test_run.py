@@ -34,6 +34,17 @@ def gpt() -> Any:
     return tiny.build(lambda: hf.GPT2LMHeadModel(config)), tiny.byte_level()
 
 
+def test_a_trace_says_what_it_holds(bert: Any, gpt: Any) -> None:
+    assert repr(trace(*bert, "the cat sat")) == (
+        "<Trace [layer 2, head 4] of 5 tokens; BertForMaskedLM; 'the cat sat'>"
+    )
+    long = trace(*gpt, "a" * 60, max_new_tokens=0, truncation=True)
+    assert "of 40 tokens" in repr(long)
+    assert "cut" in repr(long)
+    both = trace(tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece(), "the cat", target_text="a b")
+    assert "encoder [layer 2, head 4], decoder [layer 2, head 4], cross [layer 2, head 4]" in repr(both)
+
+
 def test_names_and_folders(bert: Any, tmp_path: Any) -> None:
     model, tokenizer = bert
     model.save_pretrained(tmp_path)
@@ -276,6 +287,10 @@ def test_wrong_arguments_are_answered(bert: Any) -> None:
         trace(object(), tokenizer, "the cat")
     with pytest.raises(ValueError, match="needs a tokenizer"):
         trace(model, None, "the cat")
+    with pytest.raises(TypeError, match=r"text must be a string, .*not a dict; pictures are given as image="):
+        trace(model, tokenizer, {"pixel_values": torch.zeros(1, 3, 8, 8)})
+    with pytest.raises(ValueError, match=r"torch\.uint8 \(8, 8, 3\); pictures are given as image="):
+        trace(model, tokenizer, np.zeros((8, 8, 3), dtype="uint8"))
     with pytest.raises(ValueError, match="not text or words and input_ids"):
         trace(model, tokenizer, "the cat", input_ids=[5])
     with pytest.raises(ValueError, match="vocabulary has ids 0 to 119"):

@@ -14,6 +14,7 @@ from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.text.words import join_words
 
+MEDIA = "pictures are given as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
 
 
@@ -79,7 +80,9 @@ def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None)
             spans.append((len(text), len(text) + len(label)))
             text += label + " "
     else:
-        tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(list(ids))]
+        found = tokenizer.convert_ids_to_tokens(list(ids))
+        # A model may have more ids than its tokenizer has tokens: rows that fill a matrix up.
+        tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, found, strict=True)]
         specials = special_ids(tokenizer)
         apart = tuple(i in specials for i in ids)
         scheme = scheme_of(tokenizer, tokens)
@@ -242,7 +245,8 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
         raise ValueError("input_ids are empty: give at least one token")
     if table.dim() not in (1, 2) or table.is_floating_point() or table.dtype == torch.bool:
         raise ValueError(
-            f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}"
+            f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}; "
+            f"{MEDIA}"
         )
     single = table.dim() == 1
     table = table.reshape(1, -1) if single else table

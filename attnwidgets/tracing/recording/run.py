@@ -16,6 +16,7 @@ from attnwidgets._progress import progress
 from attnwidgets.tracing.recording.batch import collate, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
 from attnwidgets.tracing.recording.inputs import (
+    MEDIA,
     Sample,
     encode,
     id_rows,
@@ -92,6 +93,7 @@ def trace(
     refuse_unknown("trace", unknown, [n for n in inspect.signature(trace).parameters if n != "unknown"])
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens must be 0 or more, not {max_new_tokens}")
+    _require_text(text)
     budget = byte_budget(memory)
     loaded, reader = _load(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
     inner = unwrap(loaded)
@@ -115,6 +117,13 @@ def trace(
     )
     traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
     return traces[0] if single else traces
+
+
+def _require_text(text: Any) -> None:
+    """Raise a TypeError for what is neither text nor ids."""
+    if text is not None and not isinstance(text, (str, Sequence)) and not _is_ids(text):
+        message = f"text must be a string, a list of them, or token ids, not a {type(text).__name__}; {MEDIA}"
+        raise TypeError(message)
 
 
 def _is_ids(text: Any) -> bool:
