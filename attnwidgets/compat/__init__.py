@@ -5,3 +5,8 @@ from __future__ import annotations
 from attnwidgets.compat import bertviz, circuitsvis
 
 __all__ = ["bertviz", "circuitsvis"]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -76,3 +76,8 @@ __all__ = [
     "stability",
     "uniform_attention",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

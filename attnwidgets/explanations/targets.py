@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.trace import Trace
 
+__all__ = ["Target", "embedding_dot", "embedding_norm", "function", "generated", "label", "span", "token"]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)
+
 
 @dataclass(frozen=True)
 class Request:

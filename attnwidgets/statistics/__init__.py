@@ -49,3 +49,8 @@ __all__ = [
     "special_tokens",
     "statistics",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -36,6 +36,13 @@ def test_every_public_name_resolves():
     assert not missing
 
 
+@pytest.mark.parametrize("name", ["evaluate", "statistics", "targets", "compat"])
+def test_completion_offers_what_is_public_and_all_of_it(name):
+    module = getattr(aw, name)
+    assert dir(module) == sorted(module.__all__)
+    assert [public for public in dir(module) if getattr(module, public, None) is None] == []
+
+
 def test_a_misspelt_public_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="rollot"):
         aw.rollot  # noqa: B018 - looking it up is the test
