@@ -234,6 +234,16 @@ def test_figures_name_every_method_and_metric(kind):
     assert len(figure._repr_png_()) > 5_000
 
 
+def test_many_metrics_stand_in_two_columns():
+    whole = made()
+    labels = whole._labels() | {"metrics": ["one", "two", "three", "four", "five"]}
+    card = Scorecard(np.repeat(whole.samples[:, :1], 5, axis=1), **labels)
+    figure = card.plot("lines")
+    shown = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_ylabel() for axes in shown] == ["one", "two", "three", "four", "five"]
+    assert {axes.get_subplotspec().colspan.start for axes in shown} == {0, 1}
+
+
 def test_an_oracle_far_above_is_named_instead_of_flattening_the_curves():
     samples = made().samples * [[[0.1], [0.1], [0.4], [1.0]]]
     axes = Scorecard(samples, **made()._labels()).plot("lines").axes[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -41,10 +42,13 @@ _BASELINE = "0.45"
 _NUMBERED = 16  # more columns than this have no room for numbers
 _FAR = 1.5  # times as high as everything else: a baseline that would only flatten the curves
 _SIZE = 7.0
+_WRAPPED = 4  # as many panels are too wide for a page in one row
 
 
 def lines(card: Scorecard, *, title: str | None = None) -> Figure:
     """Return one panel a metric: a line for every method with its interval, dashed where in another group.
+
+    More than three panels stand two in a row, so that a page shows them large enough to read.
 
     Other groups have no interval drawn. A baseline far above everything else is named at the top.
 
@@ -53,11 +57,15 @@ def lines(card: Scorecard, *, title: str | None = None) -> Figure:
         title: Heading; by default what was evaluated and on how many examples.
     """
     n = len(card.metrics)
-    figure = figure_of(None, 3.6 * n + 1.9, 3.2)
-    panels = figure.subplots(1, n, squeeze=False)[0]
+    columns = n if n < _WRAPPED else 2
+    rows = math.ceil(n / columns)
+    figure = figure_of(None, 3.6 * columns + 1.9, 3.2 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).reshape(-1)
+    for axes in panels[n:]:
+        axes.set_axis_off()
     names = [name for name in dict.fromkeys(card.methods) if name not in card.baselines]
     groups = [group for group in dict.fromkeys(card.groups) if group] or [""]
-    for metric, axes in enumerate(panels):
+    for metric, axes in enumerate(panels[:n]):
         _curves(card, metric, axes, names, groups)
     entries = [Line2D([], [], color=_colour(names, name)) for name in names]
     labels = [name.replace("_", " ") for name in names]
