@@ -192,7 +192,8 @@ class CheckReport:
         return (
             f"<div style='border-left:4px solid {colour};padding:.3em .8em;margin:.3em 0'>"
             f"<b>{html.escape(self.headline)}</b>"
-            f"<pre style='margin:.3em 0 0;background:none;color:inherit'>{body}</pre></div>"
+            f"<pre style='margin:.3em 0 0;background:none;color:inherit;font-family:monospace'>{body}</pre>"
+            "</div>"
         )
 
 
