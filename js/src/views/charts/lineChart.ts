@@ -2,9 +2,9 @@
 
 import type { Theme } from "../../context.ts";
 import { fill, flag, h, thinned } from "../../dom.ts";
-import { tickText } from "../../numbers.ts";
+import { roundUp, tickText } from "../../numbers.ts";
 import { textWidth } from "../map/labels.ts";
-import { svg } from "./svg.ts";
+import { rule, svg } from "./svg.ts";
 
 /** Hues that colour-blind readers tell apart, with a contrast of 3 on the page; dashes tell the rest apart. */
 const HUES: Record<Theme, readonly string[]> = {
@@ -55,6 +55,26 @@ export function chartOf(width: number, room: number, count: number, low: number,
   };
 }
 
+/** Ends of an axis that holds 0 and all of these values, what is no number left out; round, and never one point. */
+export function rangeOf(values: readonly number[]): [low: number, high: number] {
+  const known = values.filter(Number.isFinite);
+  const least = Math.min(0, ...known);
+  return [least < 0 ? -roundUp(-least) : 0, roundUp(Math.max(0, ...known)) || 1];
+}
+
+/** A line across the picture at a place of the horizontal axis. */
+export function drawUpright(chart: Chart, place: number, name: string): SVGElement {
+  const x = chart.x(place);
+  return rule(x, chart.top, x, chart.bottom, { class: name });
+}
+
+/** What stands beside a name: a piece of its line. */
+export function drawSwatch({ stroke, dash }: Look): SVGElement {
+  const box = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
+  box.append(rule(0, 4, 18, 4, { stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+  return box;
+}
+
 /** px that a name below the axis has beside its neighbours. */
 const NAME_ROOM = 22;
 
@@ -64,12 +84,12 @@ export function drawAxes(chart: Chart, layers: readonly string[], places?: reado
   const group = svg("g", { class: "aw-axes" });
   for (const value of [low, (low + high) / 2, high]) {
     const y = chart.y(value);
-    group.append(svg("line", { x1: left, x2: right, y1: y, y2: y }));
-    group.append(svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, tickText(value)));
+    const text = svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, tickText(value));
+    group.append(rule(left, y, right, y), text);
   }
   if (low < 0 && high > 0) {
     const y = chart.y(0);
-    group.append(svg("line", { class: "aw-zero", x1: left, x2: right, y1: y, y2: y }));
+    group.append(rule(left, y, right, y, { class: "aw-zero" }));
   }
   const step = layers.length > 1 ? chart.x(1) - chart.x(0) : right - left;
   const shown = places
@@ -108,23 +128,21 @@ export function drawLine(
   { stroke, dash }: Look,
   places: readonly number[] = [...values.keys()],
 ): SVGElement {
-  const group = svg("g");
-  const x = (i: number): number => chart.x(places[i] ?? i);
   let path = "";
-  let pen = false;
+  let pen = "M";
+  const dots: SVGElement[] = [];
   values.forEach((value, i) => {
-    if (!Number.isFinite(value)) {
-      pen = false;
-      return;
+    const [x, y] = [chart.x(places[i] ?? i), chart.y(value)];
+    const isThere = Number.isFinite(value);
+    if (isThere) {
+      path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
+      dots.push(svg("circle", { cx: x, cy: y, r: 2.5, fill: stroke }));
     }
-    path += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${chart.y(value).toFixed(1)}`;
-    pen = true;
+    pen = isThere ? "L" : "M";
   });
+  const group = svg("g");
   group.append(svg("path", { d: path, fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": dash }));
-  if (values.length > DOTTED) return group;
-  values.forEach((value, i) => {
-    if (Number.isFinite(value)) group.append(svg("circle", { cx: x(i), cy: chart.y(value), r: 2.5, fill: stroke }));
-  });
+  if (values.length <= DOTTED) group.append(...dots);
   return group;
 }
 
@@ -139,15 +157,13 @@ export function drawBand(
   let path = "";
   let run: number[] = [];
   const end = (): void => {
-    const at = (i: number, values: readonly number[], side: number): string =>
-      `${(chart.x(places[i] ?? i) + (run.length > 1 ? 0 : side)).toFixed(1)} ${chart.y(values[i] as number).toFixed(1)}`;
-    if (run.length) {
-      const there = run.map((i) => at(i, high, -3));
-      const back = run.toReversed().map((i) => at(i, low, 3));
-      if (run.length === 1) there.push(at(run[0] as number, high, 3));
-      if (run.length === 1) back.push(at(run[0] as number, low, -3));
-      path += `M${[...there, ...back].join("L")}Z`;
-    }
+    const sides = run.length > 1 ? run.map((i) => [i, 0]) : run.flatMap((i) => [-3, 3].map((side) => [i, side]));
+    const along = (values: readonly number[]): string[] =>
+      sides.map(
+        ([i = 0, side = 0]) =>
+          `${(chart.x(places[i] ?? i) + side).toFixed(1)} ${chart.y(values[i] as number).toFixed(1)}`,
+      );
+    if (run.length) path += `M${[...along(high), ...along(low).reverse()].join("L")}Z`;
     run = [];
   };
   low.forEach((value, i) => {
@@ -195,11 +211,7 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
   fill(
     legend,
     ...ends.map(({ name, value, look, title = "" }, line) => {
-      const swatch = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
-      const { stroke, dash } = look;
-      swatch.append(svg("line", { x1: 0, x2: 18, y1: 4, y2: 4, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
-      const item = h("li", h("span.profile-name", { title }, name), " ", h("b", value));
-      item.prepend(swatch);
+      const item = h("li", drawSwatch(look), h("span.profile-name", { title }, name), " ", h("b", value));
       if (beside) {
         item.style.top = `${(heights[line] ?? 0) - LINE / 2}px`;
         item.style.left = `${right + 10}px`;
@@ -215,13 +227,18 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
   });
 }
 
-/** The place, of `count`, that the pointer is at; -1 outside of the axes. */
-export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
+/** px in the picture that the pointer is at; NaN outside of the axes. */
+export function pointedAt(event: MouseEvent, picture: Element, chart: Chart): number {
   const box = picture.getBoundingClientRect();
   const x = ((event.clientX - box.left) * chart.width) / box.width;
+  return x < chart.left - 8 || x > chart.right + 8 ? Number.NaN : x;
+}
+
+/** The place, of `count`, that the pointer is at; -1 outside of the axes. */
+export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
   const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
-  const place = Math.round((x - chart.x(0)) / step);
-  return x < chart.left - 8 || x > chart.right + 8 ? -1 : Math.max(0, Math.min(count - 1, place));
+  const place = Math.round((pointedAt(event, picture, chart) - chart.x(0)) / step);
+  return Number.isNaN(place) ? -1 : Math.max(0, Math.min(count - 1, place));
 }
 
 /** Heights at which labels stand, `size` px apart, as near as can be to where they would like to stand. */

@@ -1,10 +1,21 @@
 /** Elements of SVG pictures. */
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
-/** An element with attributes; text is set as text. */
-export function svg(tag: string, attributes: Record<string, string | number> = {}, text = ""): SVGElement {
-  const element = document.createElementNS(NAMESPACE, tag);
+type Attributes = Record<string, string | number>;
+
+/** Set attributes of an element. */
+export function setAll<E extends Element>(element: E, attributes: Attributes): E {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  return element;
+}
+
+/** An element with attributes; text is set as text. */
+export function svg(tag: string, attributes: Attributes = {}, text = ""): SVGElement {
+  const element = setAll(document.createElementNS(NAMESPACE, tag) as SVGElement, attributes);
   if (text) element.textContent = text;
   return element;
 }
+
+/** A straight line between two points. */
+export const rule = (x1: number, y1: number, x2: number, y2: number, attributes: Attributes = {}): SVGElement =>
+  svg("line", { ...attributes, x1, x2, y1, y2 });
