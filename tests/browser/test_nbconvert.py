@@ -64,7 +64,7 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
     assert re.search(r"\d\.\d", heatmaps.nth(0).locator(".aw-readout").inner_text())
     # Nobody makes what was not made: after a while the menu says so.
     choose(page, "method", "value zeroing")
-    page.get_by_text(re.compile("No answer from the kernel")).first.wait_for()
+    page.get_by_text(re.compile("No answer from a kernel")).first.wait_for()
     page.get_by_role("combobox", name="method").click()
     option = page.get_by_role("option", name="value zeroing")
     assert option.get_attribute("aria-disabled") == "true"

@@ -67,7 +67,9 @@ export const renderInterventionView = view((ctx, root, signal) => {
     const at = headLookedAt(ctx);
     const reason = refusal();
     heading.show("", "pull the wires");
-    put(why, reason ? `Nothing can be changed here: it ${reason}.` : "");
+    // No answer is said in sentences of its own.
+    const unasked = reason === answers.failure("interventions");
+    put(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stream, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";

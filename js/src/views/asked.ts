@@ -1,4 +1,4 @@
-/** What a method is asked about: a target, rather than a foil. The twin of `attnwidgets/views/intervention/keys.py`. */
+/** What a method is asked about: a target, rather than a foil. The twin of `attnwidgets/views/wire/keys.py`. */
 import type { ViewContext } from "../context.ts";
 import type { Header, Outcome } from "../wire/wire.ts";
 

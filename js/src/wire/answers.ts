@@ -11,7 +11,7 @@ const GONE_AFTER = 8000;
 /** What is computed sooner is not announced. */
 const ANNOUNCED_AFTER = 250;
 const KEPT = 256;
-const GONE = "No answer from the kernel: it is busy or gone. Rerun the cell.";
+const GONE = "No answer from a kernel: busy, gone, or none. Rerun the cell.";
 
 export interface Answer<T> {
   meta: T;

@@ -144,7 +144,7 @@ export function createTiles(): TileStore {
     rows.finishAll();
     setStatus(
       "no-kernel",
-      "No answer from the kernel: it is busy or gone. Everything already loaded still works; rerun the cell for the rest.",
+      "No answer from a kernel: it is busy or gone, or this page has none. What is loaded still works; rerun the cell for the rest.",
     );
     pings = 0;
     knock();

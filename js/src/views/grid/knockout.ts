@@ -67,7 +67,7 @@ export function createKnockout(
     words(at) {
       const { stream, layers, heads } = ctx.source();
       if (!at || !heads) return "";
-      if (refusal) return ` · cannot be knocked out: it ${refusal}`;
+      if (refusal) return ` · cannot be knocked out: ${refusal}`;
       return ablated(ctx, stream, layers[at.layer] as number, heads[at.head] as number) ? " · knocked out" : "";
     },
   };

@@ -59,7 +59,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     flag(span, "data-special", Boolean(special[i]));
     const upright = side === "left";
     const at = `${flat ? i * cell : (i + 0.5) * cell - LINE / 2}px`;
-    const most = flat ? "" : `${room}px`;
+    const most = flat ? "" : `${room - 3}px`; // the style sheet keeps 3 px free beside the cells
     dress(span, {
       [upright ? "top" : "left"]: at,
       [upright ? "max-width" : "max-height"]: most,
