@@ -1,7 +1,7 @@
 /** A chart on the page: its picture, and the names of its lines beside or below. */
 
 import { h } from "../../dom.ts";
-import { setAll, svg } from "./svg.ts";
+import { setAttributes, svg } from "./svg.ts";
 
 export interface Figure {
   element: HTMLElement;
@@ -26,7 +26,7 @@ export function createFigure(attributes: Record<string, string> = BY_KEYS): Figu
     picture,
     legend,
     fill(width, height, ...parts) {
-      setAll(picture, { viewBox: `0 0 ${width} ${height}`, width, height }).replaceChildren(...parts);
+      setAttributes(picture, { viewBox: `0 0 ${width} ${height}`, width, height }).replaceChildren(...parts);
     },
   };
 }

@@ -4,14 +4,16 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 type Attributes = Record<string, string | number>;
 
 /** Set attributes of an element. */
-export function setAll<E extends Element>(element: E, attributes: Attributes): E {
+export function setAttributes<E extends Element>(element: E, attributes: Attributes): E {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   return element;
 }
 
+export const setAll = setAttributes;
+
 /** An element with attributes; text is set as text. */
 export function svg(tag: string, attributes: Attributes = {}, text = ""): SVGElement {
-  const element = setAll(document.createElementNS(NAMESPACE, tag) as SVGElement, attributes);
+  const element = setAttributes(document.createElementNS(NAMESPACE, tag) as SVGElement, attributes);
   if (text) element.textContent = text;
   return element;
 }
