@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R", bound=Explanation)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Method:
     """A way to explain a trace.
 
@@ -49,6 +49,10 @@ class Method:
     by_user: bool = False
     beside: str = ""
     mark: str = ""
+
+    def __repr__(self) -> str:
+        paper = f" {self.paper}." if self.paper else ""
+        return f"<Method {self.name}: {self.summary} Returns {self.returns}.{paper}>"
 
     @property
     def summary(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,8 +40,8 @@ class Statistic:
     scale: str
     high: str
     paper: str = ""
-    measure: Measure | None = None
-    refusal: Refusal = lambda _: ""
+    measure: Measure | None = field(default=None, repr=False)
+    refusal: Refusal = field(default=lambda _: "", repr=False)
 
 
 class OfHeads(Protocol):

@@ -37,7 +37,7 @@ class Moved(NamedTuple):
     id: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Difference:
     """What `trace.diff(other)` found. Everything is 0, and nothing moved, where the traces are equal.
 
@@ -68,7 +68,7 @@ class Difference:
         after = max(self.predictions, key=lambda one: one.after)
         return before.id != after.id
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = "; ".join(self.interventions) or "the same interventions"
         rows = [f"  {one.label!r}: {one.before:.1%} to {one.after:.1%}" for one in self.predictions[:5]]
         for stream, moved in self.attention.items():

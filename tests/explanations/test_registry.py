@@ -25,6 +25,13 @@ def test_every_method_says_what_it_is():
     assert "residual_weight" in table["rollout"].options
 
 
+def test_one_method_says_itself_in_a_line():
+    told = repr(methods()["rollout"])
+    assert told.startswith("<Method rollout: ")
+    assert "Abnar" in told
+    assert "0x" not in told
+
+
 def test_unknown_method_names_the_nearest():
     with pytest.raises(ValueError, match=r"method 'rolout' is unknown.*Did you mean 'rollout'"):
         explain(attention_map(), "rolout")

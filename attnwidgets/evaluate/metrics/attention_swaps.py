@@ -6,7 +6,7 @@ Explanation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,7 +139,7 @@ class AdversarialAttention:
     """
 
     layers: tuple[int, ...]
-    attention: dict[int, Float]
+    attention: dict[int, Float] = field(repr=False)
     divergence: float
     total_variation: float
     epsilon: float

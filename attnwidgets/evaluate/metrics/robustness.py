@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Robustness:
     """Intervals of ranks over several versions of an explanation.
 
@@ -80,7 +80,7 @@ class Robustness:
         """Return whether one element is ranked above another in every version."""
         return bool((self.ranks[:, first] < self.ranks[:, second]).all())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows = [
             f"{label!r}: rank {low:g} to {high:g}"
             for label, low, high in zip(self.labels, self.low, self.high, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Unit:
     """An ordered list of spans over tokens.
 
@@ -43,8 +43,11 @@ class Unit:
             matrix[element, list(span)] = 1.0
         return matrix
 
+    def __repr__(self) -> str:
+        return f"<Unit {self.name}: {len(self.labels)} elements>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class TokenAxis:
     """One side of a map: the tokens and every unit they can be read in.
 
@@ -59,7 +62,7 @@ class TokenAxis:
     units: Mapping[str, Unit]
     segment: tuple[int, ...] = ()
     boundary: int | None = None
-    text: str = field(default="", repr=False)
+    text: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
@@ -68,6 +71,9 @@ class TokenAxis:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"<TokenAxis of {len(self)} tokens; read by {', '.join(self.units)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (TokenAxis, (self.tokens, dict(self.units), self.segment, self.boundary, self.text))
