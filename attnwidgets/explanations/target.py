@@ -163,8 +163,9 @@ def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
 
 def tokenizer_of(trace: Trace) -> Any:
     """Return the tokenizer of a trace, its processor's where it has one; None without."""
-    reader = trace.tokenizer
-    return getattr(reader, "tokenizer", reader)
+    from attnwidgets.tracing.recording.inputs import text_tokenizer
+
+    return text_tokenizer(trace.tokenizer)
 
 
 def token_id(trace: Trace, text: str, name: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attnwidgets._errors import suggest
+from attnwidgets.explanations.attribution.saliency import saliency
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.trace import byte_budget
 from tests.tracing import tiny
@@ -192,6 +193,27 @@ def test_processors() -> None:
     assert found.units["frame"].times is not None
     with pytest.raises(ValueError, match="reads images only"):
         trace(model, processor, "text", image=picture)
+    for given in ({"image": picture}, {"audio": np.zeros(320, dtype=np.float32)}):
+        with pytest.raises(
+            ValueError, match="needs a processor, and .* reads text only"
+        ):
+            trace(model, tiny.wordpiece(), **given)
+
+
+def test_tokens_are_numbers_where_only_sound_is_read() -> None:
+    import transformers as hf
+
+    reader = hf.WhisperFeatureExtractor(feature_size=8, chunk_length=1, n_fft=400, hop_length=400)
+    sound = np.random.default_rng(0).standard_normal(6400).astype(np.float32)
+    found = trace(tiny.whisper(), reader, audio=sound)
+    relevance = saliency(found)
+    assert relevance.targets == (str(found.predictions(1)[0].id),)
+
+
+def test_axes_and_units_say_what_they_are(bert: Any) -> None:
+    axis = trace(*bert, "unbelievable cat").axes()[0]
+    assert repr(axis) == "<TokenAxis of 6 tokens; read by token, word, sentence, paragraph>"
+    assert repr(axis.units["word"]) == "<Unit word: 4 elements>"
 
 
 def test_the_budget_forgets_but_never_changes(bert: Any) -> None:

@@ -24,6 +24,7 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
                 f"not {pixels.dtype} {tuple(pixels.shape)}; pass the model's processor to read pictures"
             )
         return Sample(others={"pixel_values": pixels.reshape(1, *pixels.shape[-3:])})
+    _require_reader(processor, "image", "image_processor")
     if text is not None and text_tokenizer(processor) is None:
         raise ValueError(f"text was given with image, but {type(processor).__name__} reads images only")
     if text is None:
@@ -47,6 +48,7 @@ def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:
             return Sample(others={"input_values": wave.reshape(1, -1)}, seconds=len(wave) / (rate or _RATE))
         features = wave.reshape(1, *wave.shape[-2:])  # [batch, feature, frame]
         return Sample(others={"input_features": features})
+    _require_reader(processor, "audio", "feature_extractor")
     if wave.dim() != 1:
         raise ValueError(f"audio must be one channel of samples [time], not {tuple(wave.shape)}")
     reader = getattr(processor, "feature_extractor", processor)
@@ -58,3 +60,12 @@ def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:
         # Whisper pads every recording to one chunk.
         seconds = float(reader.chunk_length)
     return Sample(others=read, seconds=seconds)
+
+
+def _require_reader(processor: Any, kind: str, part: str) -> None:
+    """Raise a ValueError where a tokenizer stands in the place of what reads pictures or sound."""
+    if text_tokenizer(processor) is processor and not hasattr(processor, part):
+        raise ValueError(
+            f"{kind} needs a processor, and {type(processor).__name__} reads text only; pass the model's "
+            "processor (transformers.AutoProcessor)"
+        )
