@@ -25,6 +25,14 @@ _KEY = "attnwidgets"
 _LENGTH_BYTES = 8
 _DESCRIPTION = "explanation.json"
 _TENSORS = "values.safetensors"
+_PICTURE = "a picture is what .plot().savefig(path) or .view().save(path) write."
+_TABLE = "a table is what .to_dataframe().to_csv(path) writes."
+# Suffixes that promise what these files are not, and what writes that.
+_ELSEWHERE = {
+    **dict.fromkeys((".pdf", ".png", ".svg"), _PICTURE),
+    **dict.fromkeys((".csv", ".tsv", ".json"), _TABLE),
+    ".html": "a page is what .view().to_html(path) writes.",
+}
 
 
 class ArchiveError(ValueError):
@@ -43,10 +51,14 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         The path.
 
     Raises:
+        ValueError: Where the suffix promises a picture, a table or a page.
         FileNotFoundError: Where the folder to write into does not exist.
         FileExistsError: Where a folder is there and holds something else.
     """
     path = Path(path)
+    if path.suffix.lower() in _ELSEWHERE:
+        message = f"path {str(path)!r} ends in {path.suffix}, and numbers are kept as .safetensors; "
+        raise ValueError(message + _ELSEWHERE[path.suffix.lower()])
     if not path.parent.is_dir():
         message = f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
         raise FileNotFoundError(message)

@@ -59,6 +59,16 @@ def test_what_is_opened_is_what_was_saved(case, name, tmp_path):
         assert found.stochastic == saved.stochastic
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("figure.pdf", "picture"), ("map.PNG", "picture"), ("map.csv", "to_csv"), ("page.html", "to_html")],
+)
+def test_suffixes_of_pictures_tables_and_pages_are_refused(name, instead, tmp_path):
+    with pytest.raises(ValueError, match=rf"kept as \.safetensors; .*{instead}"):
+        attention_map().save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_opened_maps_can_be_worked_with(tmp_path):
     found = load(attention_map().save(tmp_path / "map.safetensors"))
     np.testing.assert_array_equal(found.to("word").values, attention_map().to("word").values)
