@@ -62,7 +62,7 @@ def lines(card: Scorecard, *, title: str | None = None) -> Figure:
     figure = figure_of(None, 3.6 * columns + 1.9, 3.2 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).reshape(-1)
     for axes in panels[n:]:
-        axes.set_axis_off()
+        axes.remove()
     names = [name for name in dict.fromkeys(card.methods) if name not in card.baselines]
     groups = [group for group in dict.fromkeys(card.groups) if group] or [""]
     for metric, axes in enumerate(panels[:n]):
