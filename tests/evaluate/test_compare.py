@@ -129,6 +129,17 @@ def test_labels_and_rationales_of_a_data_set_are_used(classifier: Any) -> None:
     same(found["plausibility"].of("length"), gold.of("length"))
 
 
+def test_rationales_may_be_numbers_of_elements(classifier: Any) -> None:
+    def told(rationale: Any) -> np.ndarray:
+        texts = [{"text": "unbelievable cat", "rationale": rationale}]
+        return compare({"length": lengths}, ["auprc"], texts, *classifier)["plausibility"].of("length")
+
+    expected = told([(13, 16)])  # [CLS] un ##believ ##able cat [SEP]
+    assert np.isfinite(expected).all()
+    same(told([4]), expected)
+    assert (told([2]) != expected).all()
+
+
 CALLS: list[str] = []
 
 

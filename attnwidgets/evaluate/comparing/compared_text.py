@@ -97,7 +97,9 @@ class Item:
 
     def content(self) -> Any:
         """Return what the scores of this entry follow from."""
-        rationale = None if self.rationale is None else [list(one) for one in self.rationale]
+        rationale = self.rationale
+        if rationale is not None:
+            rationale = [list(one) if isinstance(one, Sequence) else int(one) for one in rationale]
         if self.trace is None:
             return [self.text, self.label, rationale]
         inputs = {
