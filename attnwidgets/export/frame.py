@@ -28,6 +28,9 @@ class Page(HTML):
         super().__init__(data)  # type: ignore[no-untyped-call] # IPython has no types
         self.height = height
 
+    def __repr__(self) -> str:
+        return f"<Page of {len(str(self.data)):,} characters; the last line of a cell shows it in a frame>"
+
     def _repr_html_(self) -> str:
         return (
             f'<iframe srcdoc="{html.escape(str(self.data))}" sandbox="allow-scripts allow-downloads" '

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,10 +72,11 @@ def to_html(
         IndexError: A layer or head that no view has; the message names the range.
         ValueError: `heads` or `layers` is another string than "all", there are no views, or `headings` are
             not as many as they.
+        FileNotFoundError: The folder to write into does not exist.
     """
     from attnwidgets.views.base import View as BaseView
 
-    shown = [views] if isinstance(views, BaseView) else list(views)
+    shown = list(views) if isinstance(views, Iterable) else [views]
     if not shown or not all(isinstance(view, BaseView) for view in shown):
         raise ValueError("to_html() takes one view or a list of views, such as aw.Explorer(trace).")
     headings = [headings] if isinstance(headings, str) else list(headings)
@@ -83,9 +85,14 @@ def to_html(
             f"headings has {len(headings)} for {len(shown)} views: give one for each view, or none."
         )
     choice = Choice.of(shown, heads, layers)
+    target = Path(path)
+    if not target.parent.is_dir():
+        message = (
+            f"path {str(path)!r} lies in a folder that does not exist; make {str(target.parent)!r} first."
+        )
+        raise FileNotFoundError(message)
     for view in shown:
         view.complete(choice.layers)
-    target = Path(path)
     target.write_text(_page(shown, title, headings, budget, choice), encoding="utf-8")
     return target
 

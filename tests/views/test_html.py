@@ -157,9 +157,14 @@ def test_layers_and_heads_can_be_chosen(given, tmp_path):
 
 
 def test_to_html_takes_views_only(given, tmp_path):
-    for nothing in ([], [given()]):
+    for nothing in ([], [given()], given(), None, "a view"):
         with pytest.raises(ValueError, match=r"aw\.Explorer"):
             aw.to_html(nothing, tmp_path / "page.html")
+
+
+def test_the_folder_of_a_page_must_be_there(given, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"make '.*missing' first"):
+        aw.Heatmap(given()).to_html(tmp_path / "missing" / "page.html")
 
 
 def test_a_view_in_a_frame_cannot_touch_the_notebook(given):
@@ -170,6 +175,7 @@ def test_a_view_in_a_frame_cannot_touch_the_notebook(given):
     assert 'sandbox="allow-scripts allow-downloads"' in shown
     assert "height:300px" in shown
     assert "<script" in page.data
+    assert repr(page).startswith("<Page of ")
 
 
 def test_a_page_of_one_matrix_says_one(tmp_path):

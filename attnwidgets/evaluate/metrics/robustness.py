@@ -85,7 +85,7 @@ class Robustness:
             f"{label!r}: rank {low:g} to {high:g}"
             for label, low, high in zip(self.labels, self.low, self.high, strict=True)
         ]
-        return "\n".join([f"{len(self.names)} versions: {', '.join(self.names)}", *rows])
+        return "\n".join([f"{len(self.names)} versions: {'; '.join(self.names)}", *rows])
 
 
 def robustness(

@@ -220,8 +220,9 @@ class Steering:
         )
 
     def __repr__(self) -> str:
+        several = "" if len(self.features) == 1 else "s"
         what = ", ".join(map(str, self.features)) or "none"
-        return f"<Steering by {self.mode} of features {what} at {self.site.name}>"
+        return f"<Steering by {self.mode} of feature{several} {what} at {self.site.name}>"
 
 
 def _scales(scale: Any, mode: Mode, features: tuple[int, ...]) -> Tensor | None:
