@@ -194,9 +194,7 @@ def test_processors() -> None:
     with pytest.raises(ValueError, match="reads images only"):
         trace(model, processor, "text", image=picture)
     for given in ({"image": picture}, {"audio": np.zeros(320, dtype=np.float32)}):
-        with pytest.raises(
-            ValueError, match="needs a processor, and .* reads text only"
-        ):
+        with pytest.raises(ValueError, match=r"needs a processor, and .* reads text only"):
             trace(model, tiny.wordpiece(), **given)
 
 
