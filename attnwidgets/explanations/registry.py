@@ -110,6 +110,7 @@ def default_stream(trace: Any) -> str:
 
 _HOMES = ("attnwidgets.explanations.mixing", "attnwidgets.explanations.attribution")  # a method a file
 _METHODS: dict[str, Method] = {}
+_CELL = "text-align:left;vertical-align:top;padding:.3em .6em"
 
 
 def method(
@@ -262,7 +263,7 @@ class MethodTable:
         head = "".join(f"<th style='text-align:left'>{item}</th>" for item in (rows[0] if rows else ()))
         body = "".join(
             "<tr>"
-            + "".join(f"<td style='text-align:left'>{html.escape(item)}</td>" for item in row.values())
+            + "".join(f"<td style='{_CELL}'>{html.escape(item)}</td>" for item in row.values())
             + "</tr>"
             for row in rows
         )
