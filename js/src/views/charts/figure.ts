@@ -16,6 +16,7 @@ export interface Figure {
 /** Read by the arrow keys. */
 const BY_KEYS = { tabindex: "0", role: "application", "aria-roledescription": "line chart" };
 
+/** `attributes` are those of its plot. */
 export function createFigure(attributes: Record<string, string> = BY_KEYS): Figure {
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h("div.profile-plot", attributes, picture);

@@ -231,7 +231,7 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
 export function pointedAt(event: MouseEvent, picture: Element, chart: Chart): number {
   const box = picture.getBoundingClientRect();
   const x = ((event.clientX - box.left) * chart.width) / box.width;
-  return x < chart.left - 8 || x > chart.right + 8 ? Number.NaN : x;
+  return x < chart.left - 8 || x > chart.right + 8 ? NaN : x;
 }
 
 /** The place, of `count`, that the pointer is at; -1 outside of the axes. */

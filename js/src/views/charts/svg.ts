@@ -9,8 +9,6 @@ export function setAttributes<E extends Element>(element: E, attributes: Attribu
   return element;
 }
 
-export const setAll = setAttributes;
-
 /** An element with attributes; text is set as text. */
 export function svg(tag: string, attributes: Attributes = {}, text = ""): SVGElement {
   const element = setAttributes(document.createElementNS(NAMESPACE, tag) as SVGElement, attributes);

@@ -2,7 +2,7 @@
 
 import { heatMap, luminance, mapTable, place, type Rgb } from "../../colour.ts";
 import type { Theme } from "../../context.ts";
-import { fill, h, keyboard, on } from "../../dom.ts";
+import { fill, flag, h, keyboard, on } from "../../dom.ts";
 
 /** What `CompareView._agreement` says of one measure. */
 export interface Ranking {
@@ -32,46 +32,32 @@ export function createAgreementTable(
 
   const find = (event: Event): number => cells.indexOf((event.target as Element).closest("td") as HTMLElement);
   const at = (index: number): [number, number] => [Math.floor(index / count), index % count];
-  const move = (by: number) => (): void => {
-    const to = Math.max(0, Math.min(cells.length - 1, active + by));
-    const [row, col] = at(active);
-    // Sideways stays in the row.
-    if (Math.abs(by) === 1 && (col + by < 0 || col + by >= count)) return;
-    if (Math.abs(by) > 1 && (row + Math.sign(by) < 0 || row + Math.sign(by) >= count)) return;
-    reach(to);
-    cells[to]?.focus();
-  };
   const reach = (index: number): void => {
-    if (cells[active]) (cells[active] as HTMLElement).tabIndex = -1;
     active = index;
-    if (cells[active]) (cells[active] as HTMLElement).tabIndex = 0;
+    cells.forEach((cell, i) => {
+      cell.tabIndex = i === index ? 0 : -1;
+    });
+  };
+  const move = (down: number, right: number) => (): void => {
+    const [row, col] = at(active);
+    const to = col + right;
+    if (to >= 0 && to < count) cells[(row + down) * count + to]?.focus();
   };
   const pick = (): void => choose(...at(active));
-  on(body, signal, {
-    click(event) {
-      const index = find(event);
-      if (index < 0) return;
-      reach(index);
-      pick();
-    },
-    pointerover: (event) => {
-      const index = find(event);
-      if (index >= 0) point(...at(index));
-    },
-    pointerleave: () => point(-1, -1),
-    focusin: (event) => {
-      const index = find(event);
-      if (index < 0) return;
-      reach(index);
-      point(...at(index));
-    },
-    focusout: () => point(-1, -1),
-  });
+  const over = (event: Event): void => {
+    const index = find(event);
+    if (index < 0) return;
+    if (event.type !== "pointerover") reach(index);
+    if (event.type === "click") pick();
+    else point(...at(index));
+  };
+  const leave = (): void => point(-1, -1);
+  on(body, signal, { click: over, pointerover: over, pointerleave: leave, focusin: over, focusout: leave });
   keyboard(body, signal, {
-    ArrowLeft: move(-1),
-    ArrowRight: move(1),
-    ArrowUp: () => move(-count)(),
-    ArrowDown: () => move(count)(),
+    ArrowLeft: move(0, -1),
+    ArrowRight: move(0, 1),
+    ArrowUp: move(-1, 0),
+    ArrowDown: move(1, 0),
     Enter: pick,
     " ": pick,
   });
@@ -84,30 +70,30 @@ export function createAgreementTable(
     const rows = names.map((name, row) => {
       const own = names.map((_, col) => {
         const cell = h("td", { role: "gridcell", tabindex: "-1" });
-        if (row === col) cell.dataset.self = "";
+        flag(cell, "data-self", row === col);
         return cell;
       });
       cells.push(...own);
       return h("tr", h("th", { scope: "row", title: name }, h("b", String(row + 1)), ` ${name}`), ...own);
     });
     fill(body, ...rows);
-    active = Math.min(1, cells.length - 1);
-    reach(active);
+    reach(Math.min(1, cells.length - 1));
   };
 
   return {
     element,
     show(names, { values, title, chance }, pair, theme) {
-      if (count !== names.length || body.textContent === "" || element.dataset.names !== names.join("\n")) {
-        element.dataset.names = names.join("\n");
+      const joined = names.join("\n");
+      if (count !== names.length || element.dataset.names !== joined) {
+        element.dataset.names = joined;
         build(names);
       }
       const signed = chance === 0;
-      const map = heatMap(signed, theme);
+      const colours = mapTable(heatMap(signed, theme));
       cells.forEach((cell, index) => {
         const [row, col] = at(index);
-        const value = values[row]?.[col] ?? Number.NaN;
-        const rgb = colourOf(value, signed, map);
+        const value = values[row]?.[col] ?? NaN;
+        const rgb = colourOf(value, signed, colours);
         cell.textContent = value
           .toFixed(2)
           .replace(/^-0\.00$/, "0.00")
@@ -117,15 +103,13 @@ export function createAgreementTable(
         cell.style.color = row === col ? "" : luminance(rgb) > 0.18 ? "#000" : "#fff";
         cell.ariaLabel = `${names[row]} and ${names[col]}: ${cell.textContent}`;
         cell.title = `${title}: ${cell.ariaLabel}`;
-        const chosen = pair !== null && ((pair[0] === row && pair[1] === col) || (pair[0] === col && pair[1] === row));
-        cell.ariaSelected = String(chosen);
+        cell.ariaSelected = String(row !== col && [row, col].every((one) => pair?.includes(one)));
       });
     },
   };
 }
 
-function colourOf(value: number, signed: boolean, map: ReturnType<typeof heatMap>): Rgb {
-  const table = mapTable(map);
+function colourOf(value: number, signed: boolean, colours: ReturnType<typeof mapTable>): Rgb {
   const at = 3 * Math.round(255 * place(Number.isFinite(value) ? value : 0, signed ? [-1, 1] : [0, 1], "linear"));
-  return [table[at] ?? 0, table[at + 1] ?? 0, table[at + 2] ?? 0];
+  return [colours[at] ?? 0, colours[at + 1] ?? 0, colours[at + 2] ?? 0];
 }

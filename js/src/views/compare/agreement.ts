@@ -1,0 +1,95 @@
+/** How alike every two explanations rank the text, by one measure, and what that does and does not show. */
+
+import type { ViewContext } from "../../context.ts";
+import { assign, createWatch, flag, h, on, put } from "../../dom.ts";
+import { filtersOf } from "../../filters.ts";
+import { createSegments } from "../segments.ts";
+import { createAgreementTable, type Ranking } from "./agreementTable.ts";
+import type { Compared, Pair } from "./strips.ts";
+import type { Told } from "./told.ts";
+
+/** What `CompareView._agreement` says. */
+interface Agreements {
+  measures: Record<string, Ranking>;
+  k: number;
+  warning: string;
+  caveat: string;
+}
+
+const MEASURES = { spearman: "Spearman", kendall: "Kendall", top_k: "top-k overlap" };
+const WARNING =
+  "Agreement is not faithfulness: it says that methods rank these elements alike, not that any of them is right.";
+
+export interface Agreement {
+  element: HTMLElement;
+  /** Show that of what was told, once it is; `args` are what was asked. */
+  show(args: Record<string, unknown>, pair: Pair): void;
+}
+
+/**
+ * `choose` is called with the row and column of a cell that is clicked, `point` with those under the pointer, `changed`
+ * when another ranking is to be shown.
+ */
+export function createAgreement(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  told: Told<Compared>,
+  choose: (row: number, col: number) => void,
+  point: (row: number, col: number) => void,
+  changed: () => void,
+): Agreement {
+  const measures = createSegments("measure of agreement", MEASURES, signal, changed);
+  const size = h("input", { type: "checkbox" });
+  const sizes = h("label.field", size, "rank by magnitude");
+  const table = createAgreementTable(signal, choose, point);
+  const about = h("div.note");
+  const caveat = h("p.note");
+  const details = h("details", h("summary", "What it does and does not show"), caveat);
+  const isRanked = createWatch();
+  on(size, signal, { change: changed });
+  return {
+    element: h(
+      "div.compare-side",
+      h("b.title", "Agreement"),
+      measures.element,
+      h("div.row", sizes),
+      h("div.agree-scroll", table.element),
+      about,
+      h("div.warning", { role: "note" }, WARNING, details),
+    ),
+    show(args, pair) {
+      if (!told.meta) return;
+      const { names, signed } = told.meta;
+      const anySigned = signed.some(Boolean);
+      assign(sizes, { hidden: !anySigned });
+      const { special: flags } = told.axis();
+      const { special, mass, least } = filtersOf(ctx);
+      const all = special === "show";
+      const ranked = all ? flags.length : flags.filter((one) => !one).length;
+      assign(table.element, { hidden: ranked < 2 });
+      if (ranked < 2) {
+        put(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
+        return;
+      }
+      const by = anySigned && size.checked ? "magnitude" : "value";
+      const wanted = { ...args, special: all, by };
+      const found = told.answers.get<Agreements>("agreement", wanted);
+      flag(table.element, "data-stale", !found);
+      if (!found) {
+        const why = told.answers.failure("agreement", wanted);
+        put(about, why ? `No agreement: ${why}` : "");
+        return;
+      }
+      const { meta } = found;
+      const ranking = meta.measures[measures.value()] as Ranking;
+      if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
+      const chance = ranking.chance
+        ? ` By chance ${ranking.chance.toFixed(2)}.`
+        : " 1: the same order, 0: none, −1: reversed.";
+      const small = mass < 1 || least > 0 ? " What the filters leave out for its size is ranked as well." : "";
+      const warn = meta.warning ? ` ${meta.warning}.` : "";
+      put(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
+      put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
+    },
+  };
+}

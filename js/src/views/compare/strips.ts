@@ -1,0 +1,169 @@
+/** Explanations of one text below each other: each a text, or a band of colour where there are too many words. */
+
+import type { ViewContext } from "../../context.ts";
+import { assign, atEnd, dress, fill, flag, h, on, put } from "../../dom.ts";
+import { filtersOf } from "../../filters.ts";
+import { tickText } from "../../numbers.ts";
+import { type Band, createBand } from "../text/band.ts";
+import { peak } from "../text/reading.ts";
+import { createStrip, type Strip, type StripEvents } from "../text/strip.ts";
+import { gradient, shades } from "../text/stripColour.ts";
+import { difference } from "./comparing.ts";
+import type { Told } from "./told.ts";
+
+/** What `CompareView._strips` says beside the values. */
+export interface Compared {
+  names: string[];
+  remarks: string[];
+  maps: boolean[];
+  signed: boolean[];
+  shares: boolean[];
+  alike: boolean;
+  how: string;
+  query: number | null;
+  follows: boolean;
+}
+
+/** Two explanations that are brought together. */
+export type Pair = readonly [number, number] | null;
+
+/** One explanation on the page. */
+interface Row {
+  strip: Strip | Band;
+  note: HTMLElement;
+  value: HTMLElement;
+  ends: [HTMLElement, HTMLElement, HTMLElement];
+}
+
+const NONE: ReadonlySet<number> = new Set();
+/** Elements of all strips together; where there are more, one strip is a text and the others are bands. */
+const MOST_WORDS = 2400;
+
+export interface Strips {
+  element: HTMLElement;
+  /** Make them: once for a set of names and an axis. */
+  build(names: readonly string[]): void;
+  /** Colour those of the pair, with their difference, or all. */
+  paint(pair: Pair): void;
+  /** Mark an element in all, and the query in maps of which a row is read; `words` say an explanation's value of it. */
+  mark(key: number, words: (i: number) => string): void;
+  /** Mark strips; -1: none. */
+  point(one: number, other: number): void;
+}
+
+/** `opened` is called when another one is to be a text. */
+export function createStrips(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  told: Told<Compared>,
+  events: StripEvents,
+  opened: () => void,
+): Strips {
+  const element = h("div.texts");
+  let rows: Row[] = [];
+  let apart: Row | null = null;
+  let built = "";
+  let bound = new AbortController();
+  let crowded = false; // too many words for every strip to be a text
+  let open = 0; // the one that is
+  atEnd(signal, () => bound.abort());
+
+  /** Index -1: the difference of two. */
+  const makeRow = (name: string, index: number): Row => {
+    const axis = told.axis();
+    const asText = !crowded || index === open;
+    const strip = asText
+      ? createStrip(ctx, axis, name, NONE, events, bound.signal)
+      : createBand(axis.labels.length, name, events, bound.signal);
+    const caption = strip.box.querySelector(".aw-strip-name") as HTMLElement;
+    const [note, value] = [h("span.note"), h("span.compare-value")];
+    const ends: Row["ends"] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
+    const button = h("button.button", { type: "button", "aria-label": `${name} as text` }, "as text");
+    button.hidden = asText || index < 0;
+    on(button, bound.signal, {
+      click() {
+        open = index;
+        opened();
+      },
+    });
+    fill(caption, h("b.compare-name", name), note, value, button, h("span.field", ...ends));
+    return { strip, note, value, ends };
+  };
+
+  const paintRow = (row: Row, of: Float32Array, top: number, signed: boolean, words: string): void => {
+    const { palette, scale } = filtersOf(ctx);
+    const look = [ctx.theme, signed, palette, scale || "linear"] as const;
+    const colours = shades(...look);
+    const { underlay } = row.strip as Partial<Strip>;
+    (underlay ?? (row.strip as Band)).paint((i) => colours((of[i] ?? 0) / (top || 1)));
+    const [low, ramp, high] = row.ends;
+    dress(ramp, { background: gradient(...look) });
+    put(low, signed ? `−${tickText(top)}` : "0");
+    put(high, `${signed ? "+" : ""}${tickText(top)}`);
+    put(row.note, words);
+  };
+
+  /** The difference of two strips' shares, below them. */
+  const paintApart = (shown: readonly Float32Array[], pair: Pair): void => {
+    if (!pair) {
+      if (apart) apart.strip.box.hidden = true;
+      return;
+    }
+    const [first, second] = pair;
+    if (!apart) {
+      apart = makeRow("difference", -1);
+      element.append(apart.strip.box);
+    }
+    const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+    apart.strip.box.hidden = false;
+    put(apart.strip.box.querySelector(".aw-compare-name") as Element, `${first + 1} − ${second + 1}`);
+    paintRow(apart, found, peak(found), true, "difference of shares: each divided by the sum of its magnitudes");
+  };
+
+  return {
+    element,
+    build(names) {
+      const axis = told.axis();
+      crowded = (names.length + 1) * axis.labels.length > MOST_WORDS;
+      if (open >= names.length) open = 0;
+      const name = JSON.stringify([names, axis, crowded && open]);
+      if (name === built) return;
+      built = name;
+      bound.abort();
+      bound = new AbortController();
+      apart = null;
+      rows = names.map((label, i) => makeRow(`${i + 1} ${label}`, i));
+      fill(element, ...rows.map(({ strip }) => strip.box));
+    },
+    paint(pair) {
+      const { signed, remarks } = told.meta as Compared;
+      const { shown } = told;
+      const places = pair ?? [...shown.keys()];
+      const tops = shown.map(peak);
+      const common = Math.max(0, ...places.map((i) => tops[i] ?? 0));
+      const anySigned = places.some((i) => signed[i]);
+      const own = told.isOwn();
+      rows.forEach((row, i) => {
+        const isShown = places.includes(i);
+        assign(row.strip.box, { hidden: !isShown });
+        if (!isShown) return;
+        const top = tops[i] ?? 0;
+        const nothing = shown[i]?.every(Number.isNaN) ? "all left out" : "all values are 0";
+        const words = [remarks[i], top === 0 ? nothing : ""].filter(Boolean).join(" · ");
+        paintRow(row, shown[i] as Float32Array, own ? top : common, own ? !!signed[i] : anySigned, words);
+      });
+      paintApart(shown, pair);
+    },
+    mark(key, words) {
+      const { maps, how, query } = told.meta as Compared;
+      for (const [i, { strip, value }] of [...rows, ...(apart ? [apart] : [])].entries()) {
+        strip.mark("aw-key", key);
+        strip.mark("aw-query", how === "row" && maps[i] ? (query ?? -1) : -1);
+        put(value, i < rows.length ? words(i) : "");
+      }
+    },
+    point(one, other) {
+      for (const [i, { strip }] of rows.entries()) flag(strip.box, "data-pointed", i === one || i === other);
+    },
+  };
+}

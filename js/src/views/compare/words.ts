@@ -1,0 +1,65 @@
+/** Several explanations in words: of one element, of two explanations, or of all. */
+
+import type { ViewContext } from "../../context.ts";
+import { filtersOf, leavesOut } from "../../filters.ts";
+import { printed } from "../../numbers.ts";
+import { nameOf } from "../readout.ts";
+import { plural } from "../steps.ts";
+import { largestOf } from "../text/reading.ts";
+import { byRank, difference, rankOf } from "./comparing.ts";
+import type { Compared, Pair } from "./strips.ts";
+import type { Told } from "./told.ts";
+
+/** Ranks in rows that were asked for. */
+const RANKS = new WeakMap<Float32Array, number[]>();
+
+const largest = (row: Float32Array, most: number): number[] => largestOf(row, most).filter((key) => row[key]);
+
+export interface CompareWords {
+  /** An element's value in a row, and its rank there. */
+  value(row: Float32Array | undefined, key: number): string;
+  /** An element's values in all rows, or in two; -1: the strongest relations, of all or apart in two. */
+  read(key: number, pair: Pair): string;
+  /** How many explanations there are, and how maps among them are read. */
+  heading(): string;
+}
+
+export function createCompareWords(ctx: ViewContext, told: Told<Compared>): CompareWords {
+  const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
+  const number = (value: number): string =>
+    Number.isNaN(value) && leavesOut(filtersOf(ctx)) ? "left out" : printed(value, true);
+  return {
+    value(row, key) {
+      const value = row?.[key];
+      if (!row || value === undefined) return "";
+      const ranks = RANKS.get(row) ?? rankOf(row);
+      RANKS.set(row, ranks);
+      const rank = ranks[key];
+      return number(value) + (rank ? ` · ${byRank(rank, ranks.filter(Boolean).length)}` : "");
+    },
+    read(key, pair) {
+      const { shown } = told;
+      const { names } = told.meta as Compared;
+      if (key >= 0) {
+        const places = pair ?? [...shown.keys()];
+        const said = places.map((i) => `${names[i]} ${number(shown[i]?.[key] ?? NaN)}`);
+        return `${named(key)}: ${said.join(", ")}`;
+      }
+      if (!pair) {
+        const said = shown.map((row, i) => `${names[i]}: ${largest(row, 3).map(named).join(", ") || "nothing"}`);
+        return `Largest by ${said.join("; ")}.`;
+      }
+      const [first, second] = pair;
+      const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+      const said = largest(found, 3).map((key) => `${named(key)} ${printed(found[key] ?? 0, true)}`);
+      return `${names[first]} less ${names[second]}, in shares; most apart: ${said.join(", ")}.`;
+    },
+    heading() {
+      const { names, maps, how, query } = told.meta as Compared;
+      const row = query === null ? "" : `the row of ${named(query)}`;
+      const read = how === "row" ? row : how.replace("_", " of ").replace("of mean", "mean").replace("_", " ");
+      const asMaps = maps.some(Boolean) ? ` · maps read as ${read}` : "";
+      return `${names.length} explanations${asMaps} · ${plural(ctx.source().unit)}`;
+    },
+  };
+}
