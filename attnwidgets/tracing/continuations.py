@@ -13,7 +13,7 @@ from attnwidgets._errors import quoted, suggest
 from attnwidgets._progress import progress
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
-from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
 from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate
 from attnwidgets.tracing.recording.run import greedy
@@ -125,7 +125,7 @@ def continuations(
         options.top_k = top_k or 0
     elif how == "beam":
         options.num_beams, options.length_penalty = beams, 0.0
-    with borrowed(model), _seeded(model, seed):
+    with borrowed(model), _seeded(model, seed), quietly():
         out = model.generate(
             **inputs,
             generation_config=options,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+import io
+import logging
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation
+from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation, quietly
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 IDS = [5, 17, 31, 9]
 
@@ -225,3 +230,34 @@ def test_accelerator() -> None:
     expected = trace(model, None, IDS).attention_layer(1)
     found = trace(model.to("cuda"), None, IDS)
     torch.testing.assert_close(found.attention_layer(1), expected, atol=1e-4, rtol=0)
+
+
+@pytest.fixture
+def heard() -> Iterator[io.StringIO]:
+    """What transformers' loggers say."""
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logging.getLogger("transformers").addHandler(handler)
+    yield said
+    logging.getLogger("transformers").removeHandler(handler)
+
+
+def test_what_generating_warns_of_is_kept_back_in_its_thread_only(heard: io.StringIO) -> None:
+    logger = logging.getLogger("transformers.generation")
+    with quietly():
+        logger.warning("an option")
+        logger.error("a failure")
+        other = threading.Thread(target=logger.warning, args=("of another thread",))
+        other.start()
+        other.join()
+    logger.warning("afterwards")
+    assert heard.getvalue().splitlines() == ["a failure", "of another thread", "afterwards"]
+
+
+def test_a_model_that_generates_with_options_of_its_own_says_nothing_of_them(heard: io.StringIO) -> None:
+    model = tiny.whisper()
+    model.generate(torch.zeros(1, 8, 40), max_new_tokens=3)
+    assert "max_length" in heard.getvalue() or "suppress_tokens" in heard.getvalue(), "it warns by itself"
+    before = heard.getvalue()
+    trace(model, None, audio=torch.zeros(1, 8, 40), max_new_tokens=3)
+    assert heard.getvalue() == before

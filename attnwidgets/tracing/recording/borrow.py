@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from contextlib import ExitStack, contextmanager
@@ -126,6 +127,27 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
 def _hook_tables(modules: list[nn.Module]) -> list[dict[int, Any]]:
     """Return the tables of hooks of some modules, one for each kind."""
     return [getattr(module, kind) for module in modules for kind in _HOOKS]
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep what transformers warns of in this thread from a reader who chose none of it; errors are said.
+
+    Generating warns of options that a model's own `generate` sets.
+    """
+    here = threading.get_ident()
+
+    def said(record: logging.LogRecord) -> bool:
+        return record.thread != here or record.levelno >= logging.ERROR
+
+    handlers = tuple(logging.getLogger("transformers").handlers)
+    for handler in handlers:
+        handler.addFilter(said)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(said)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
 from attnwidgets.tracing.recording.batch import collate, traces_of
-from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
     Sample,
@@ -334,7 +334,8 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:
     inputs = collate(model, reader, [prompt])
     if "input_ids" in inputs:
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
-    produced = model.generate(**inputs, generation_config=greedy(model, new))
+    with quietly():
+        produced = model.generate(**inputs, generation_config=greedy(model, new))
     produced = getattr(produced, "sequences", produced)
     return [int(i) for i in produced[0]]
 
