@@ -103,7 +103,7 @@ class ScorecardView(StandaloneView):
 
 
 def described(name: str, card: Scorecard) -> dict[str, Any]:
-    """Return a scorecard as the browser is told of it (`Card` of ScorecardView.ts)."""
+    """Return a scorecard as the browser is told of it (`Card` of scorecard/card.ts)."""
     from attnwidgets.evaluate.scorecards.curves import aopc
     from attnwidgets.evaluate.scorecards.directions import direction_of
     from attnwidgets.evaluate.scorecards.table import order_of, row_is_baseline
