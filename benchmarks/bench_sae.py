@@ -1,4 +1,4 @@
-"""Sparse autoencoders: python benchmarks/bench_sae.py CORPUS [--steps 1500] [--features 3072] [--tokens ...].
+"""Sparse autoencoders: python benchmarks/bench_sae.py CORPUS [--steps 3000] [--features 3072] [--tokens ...].
 
 CORPUS is a text file with a text a line, or JSON with texts (or objects with an "extract") in a list or an
 object. An SAE of the third layer of all-MiniLM-L6-v2 is trained by the default recipe, beside the bare matrix
@@ -204,7 +204,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--features", type=int, default=3072)
     parser.add_argument("--tokens", type=int, default=400_000)
     parser.add_argument("--only", choices=("training", "statistics"))

@@ -22,7 +22,7 @@ class History:
         options: How it was trained (JSON-able).
         rows: One a measurement: step; loss, mse and penalty of the batch (of scaled states); l0,
             explained_variance and dead (a share of the features) on tokens that are not trained on.
-        note: What a reader must know ("stopped at step 300 of 1500"), or "".
+        note: What a reader must know ("stopped at step 300 of 3000"), or "".
     """
 
     options: dict[str, Any] = field(default_factory=dict)

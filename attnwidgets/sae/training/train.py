@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.sae.sae import SAE
 
-L1 = 2.0
+L1 = 1.8
 """Weight of the lecture's penalty where neither it nor k is given."""
 
 
@@ -43,7 +43,7 @@ def train(
     d_sae: int,
     l1: float | None = None,
     k: int | None = None,
-    steps: int = 1500,
+    steps: int = 3000,
     batch_size: int = 512,
     lr: float = 2e-3,
     seed: int = 0,
@@ -68,7 +68,7 @@ def train(
         site: Where; see `attnwidgets.sae.site`.
         d_sae: Number of features.
         l1: Weight of the lecture's penalty, mean sum_j a_j ||W_dec_j|| beside the mean squared error of
-            states of mean length sqrt(d_in); 2 without it. More gives sparser features.
+            states of mean length sqrt(d_in); 1.8 without it. More gives sparser features.
         k: Instead of a penalty: how many features a token may have (topk).
         steps: Of Adam.
         batch_size: Tokens of a step.
