@@ -10,7 +10,7 @@ from attnwidgets.views.interventions.specs import Intervened
 from attnwidgets.views.interventions.topics import Intervening
 from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
-from attnwidgets.views.removal_view import removal_topics
+from attnwidgets.views.removal_topics import removal_topics
 from attnwidgets.views.wire.keys import base_of
 
 if TYPE_CHECKING:

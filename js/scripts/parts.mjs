@@ -42,10 +42,12 @@ function fromCore(core, resolved) {
   };
 }
 
-/** What parts import from the core: [file, name], in a fixed order. */
+/** What each part imports from the core, as "file name". */
 async function lent(root, core, names, options) {
-  const found = new Set();
+  const lists = new Map();
   for (const name of names) {
+    const found = new Set();
+    lists.set(name, found);
     const { outputFiles } = await build({
       ...options,
       entryPoints: [entry(root, name)],
@@ -62,12 +64,13 @@ async function lent(root, core, names, options) {
       }
     }
   }
-  return [...found].sort().map((one) => one.split(" "));
+  return lists;
 }
 
 /** Fill `src/shared.ts`. */
 function lending(root, list) {
-  const imports = list.map(([file, name], i) => `import {${name} as s${i}} from ${JSON.stringify(join(root, file))};`);
+  const pairs = list.map((one) => one.split(" "));
+  const imports = pairs.map(([file, name], i) => `import {${name} as s${i}} from ${JSON.stringify(join(root, file))};`);
   const contents = `${imports.join("")}export const shared=[${list.map((_, i) => `s${i}`).join(",")}];`;
   return {
     name: "lending",
@@ -77,9 +80,8 @@ function lending(root, list) {
   };
 }
 
-/** Take what is lent by its number. */
-function borrowing(root, core, list) {
-  const numbers = new Map(list.map(([file, name], i) => [`${file} ${name}`, i]));
+/** Take what is lent to a part by its number in the list of all. */
+function borrowing(root, core, list, own) {
   return [
     fromCore(core, (path) => ({ path, namespace: "core", sideEffects: false })),
     {
@@ -87,10 +89,10 @@ function borrowing(root, core, list) {
       setup(plugin) {
         plugin.onLoad({ filter: /.*/, namespace: "core" }, ({ path }) => {
           const file = relative(root, path);
-          const names = list.filter(([one]) => one === file).map(([, name]) => name);
-          const constants = names.map(
-            (name) => `export const ${name}=/*@__PURE__*/${FREE}[${numbers.get(`${file} ${name}`)}];`,
-          );
+          const constants = list.flatMap((one, i) => {
+            const [from, name] = one.split(" ");
+            return from === file && own.has(one) ? [`export const ${name}=${FREE}[${i}];`] : [];
+          });
           return { contents: constants.join(""), loader: "js" };
         });
       },
@@ -105,7 +107,8 @@ function borrowing(root, core, list) {
 export async function planned(root, options) {
   const names = await partNames(root);
   const core = await coreModules(root, options);
-  const list = await lent(root, core, names, options);
+  const lists = await lent(root, core, names, options);
+  const list = [...new Set(names.flatMap((name) => [...lists.get(name)]))].sort();
   return {
     names,
     plugin: lending(root, list),
@@ -117,7 +120,7 @@ export async function planned(root, options) {
         entryPoints: [entry(root, name)],
         format: "esm",
         mangleCache,
-        plugins: [...borrowing(root, core, list), ...options.plugins],
+        plugins: [...borrowing(root, core, list, lists.get(name)), ...options.plugins],
         write: false,
       });
       const text = outputFiles[0].text.trim();
