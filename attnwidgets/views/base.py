@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import anywidget
-from traitlets import Dict, Unicode
+from traitlets import Bytes, Dict, Unicode
 
 from attnwidgets._errors import suggest
 from attnwidgets._notebook import session
@@ -47,6 +47,10 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "filters": {},
 }
 """The options of every view, as they are where nothing is said."""
+
+
+OPENING_BYTES = 150_000
+"""Bytes of answers that a view takes along."""
 
 
 class View(anywidget.AnyWidget):
@@ -94,6 +98,7 @@ class View(anywidget.AnyWidget):
     store = anywidget.WidgetTrait().tag(sync=True)
     selection = anywidget.WidgetTrait().tag(sync=True)
     options = Dict().tag(sync=True, echo_update=False)
+    opening: Any = Bytes(None, allow_none=True).tag(sync=True)
 
     def __init__(
         self,
@@ -339,6 +344,7 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
+        self.opening = self._questions.opening(OPENING_BYTES)
         found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = found if isinstance(found, tuple) else (found or {}, {})
         if "image/png" not in (exclude or ()):

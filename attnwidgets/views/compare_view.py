@@ -81,8 +81,13 @@ class CompareView(View):
     def _topics(self) -> Mapping[str, Topic]:
         slow = self._compared.on_demand
         return {
-            "strips": Topic(self._strips, runs_model=slow, for_page=self._places),
-            "agreement": Topic(self._agreement, runs_model=slow, for_page=self._rankings),
+            "strips": Topic(self._strips, runs_model=slow, for_page=self._places, at_once=self._opening),
+            "agreement": Topic(
+                self._agreement,
+                runs_model=slow,
+                for_page=lambda: self._rankings(self._places()),
+                at_once=lambda: self._rankings(self._opening()),
+            ),
         }
 
     def _strips(self, layer: int, query: int | None, unit: str) -> tuple[dict[str, Any], list[bytes]]:
@@ -144,9 +149,14 @@ class CompareView(View):
                 if query != pinned or unit != compared.unit:
                     yield {"layer": layer, "query": query, "unit": unit}
 
-    def _rankings(self) -> Iterable[dict[str, Any]]:
+    def _opening(self) -> Iterable[dict[str, Any]]:
+        compared, opening = self._compared, self.selection.layer
+        layer = min(compared.layers or (0,), key=lambda number: abs(number - opening))
+        yield {"layer": layer, "query": self._pinned(), "unit": compared.unit}
+
+    def _rankings(self, places: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         signed = any(item.explanation.signed for item in self._compared.items)
-        for place in self._places():
+        for place in places:
             flags = self._compared.axis.units[place["unit"]].special
             counted = {True: len(flags), False: len(flags) - sum(flags) if any(flags) else 0}
             for special in (s for s, count in counted.items() if count >= _LEAST):

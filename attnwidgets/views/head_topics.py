@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.questions import Topic, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,9 @@ def head_topics(view: View) -> dict[str, Topic]:
         return {"names": list(stats.names), "heads": len(stats.heads or (0,))}, [values.tobytes()]
 
     return {
-        "statistics": Topic(described, for_page=lambda: _for_page(view)),
+        "statistics": Topic(
+            described, for_page=lambda: _for_page(view), at_once=first(lambda: _for_page(view))
+        ),
         "head_statistics": Topic(measured, runs_model=True, for_page=lambda: _for_page(view)),
     }
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.base import View
-from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.questions import Topic, first
 from attnwidgets.views.wire.sources import span
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class HeadView(View):
         return {"heads": heads or None, "between": self._between}
 
     def _topics(self) -> Mapping[str, Topic]:
-        return {"token": Topic(self._token, for_page=self._for_page)}
+        return {"token": Topic(self._token, for_page=self._for_page, at_once=first(self._for_page))}
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield the pinned token, the selected layer first: a page tells it exactly, also of a large map."""

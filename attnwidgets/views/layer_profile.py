@@ -93,7 +93,19 @@ class LayerProfile(View):
         return list(dict.fromkeys(found))
 
     def _topics(self) -> Mapping[str, Topic]:
-        return {"profile": Topic(self._profile, runs_model=self._compared.on_demand, for_page=self._for_page)}
+        return {
+            "profile": Topic(
+                self._profile,
+                runs_model=self._compared.on_demand,
+                for_page=self._for_page,
+                at_once=self._opening,
+            )
+        }
+
+    def _opening(self) -> Iterable[dict[str, Any]]:
+        compared, pinned = self._compared, self.selection.pinned
+        follows = compared.follows and pinned is not None and pinned.unit == compared.unit
+        yield {"query": pinned.query if follows else None, "unit": compared.unit}
 
     def _profile(self, query: int | None, unit: str) -> tuple[dict[str, Any], list[bytes]]:
         """Return [line, layer, source] of one row: not a number where a method has no such layer."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets.views.base import View
 from attnwidgets.views.offer import is_explanation, is_trace
-from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.questions import Topic, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,9 +55,10 @@ class NeuronView(View):
         return traits
 
     def _topics(self) -> Mapping[str, Topic]:
+        rows, keys = (partial(self._for_page, topic) for topic in ("attention_row", "attention_keys"))
         return {
-            "attention_row": Topic(self._row, for_page=lambda: self._for_page("attention_row")),
-            "attention_keys": Topic(self._keys_of, for_page=lambda: self._for_page("attention_keys")),
+            "attention_row": Topic(self._row, for_page=rows, at_once=first(rows)),
+            "attention_keys": Topic(self._keys_of, for_page=keys, at_once=first(keys)),
         }
 
     def _row(self, stream: str, layer: int, head: int, query: int) -> Answer:

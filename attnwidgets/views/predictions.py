@@ -48,11 +48,19 @@ def prediction_topics(trace: Trace | None) -> dict[str, Topic]:
     """Return what a panel of predictions asks of a trace; nothing where it predicts nothing."""
     if trace is None or getattr(trace, "logits", None) is None or not trace.predictions_title:
         return {}
+
+    def surprised() -> tuple[dict[str, Any], ...]:
+        return ({},) if _reads_on(trace) else ()
+
     return {
-        "outcomes": Topic(lambda **args: _outcomes(trace, **args), for_page=lambda: ({},)),
-        "surprisal": Topic(lambda: _surprisal(trace), for_page=lambda: ({},) if _reads_on(trace) else ()),
+        "outcomes": Topic(lambda **args: _outcomes(trace, **args), for_page=_always, at_once=_always),
+        "surprisal": Topic(lambda: _surprisal(trace), for_page=surprised, at_once=surprised),
         "continuations": Topic(lambda **args: _continuations(trace, **args), runs_model=True),
     }
+
+
+def _always() -> tuple[dict[str, Any], ...]:
+    return ({},)
 
 
 def _reads_on(trace: Trace) -> bool:

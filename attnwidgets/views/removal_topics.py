@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.questions import Answer
     from attnwidgets.views.wire.sources import Source
 
+OPENING_WORK = 5e10
+"""Multiplications that opening a view may cost in its cell; what is more is a job beside it."""
 _KEPT = 64
 """Answers that are remembered, so that looking at one again, or writing a page, runs nothing."""
 
@@ -74,9 +77,17 @@ class Removals:
     def topics(self) -> dict[str, Topic]:
         """Return what can be asked."""
         return {
-            "removal": Topic(self._steps, runs_model=True, for_page=lambda: self._for_page("removal")),
+            "removal": Topic(
+                self._steps,
+                runs_model=True,
+                for_page=lambda: self._for_page("removal"),
+                at_once=lambda: self._opening("removal"),
+            ),
             "removal_baselines": Topic(
-                self._baselines, runs_model=True, for_page=lambda: self._for_page("removal_baselines")
+                self._baselines,
+                runs_model=True,
+                for_page=lambda: self._for_page("removal_baselines"),
+                at_once=lambda: self._opening("removal_baselines"),
             ),
         }
 
@@ -184,6 +195,14 @@ class Removals:
         return Removal(self._trace, axis.units[source.unit], stream, read, chosen)
 
     # -- pages ---------------------------------------------------------------------------------------
+
+    def _opening(self, topic: str) -> Iterator[dict[str, Any]]:
+        """Yield what is asked first, where a cell need not wait for it: baselines are many inputs."""
+        tokens = len(self._trace.tokens) if self._held else 0
+        weights = sum(parameter.numel() for parameter in self._trace.model.parameters()) if tokens else 0
+        inputs = tokens * (1 if topic == "removal" else 1 + self._draws)
+        if self._held and inputs * tokens * weights <= OPENING_WORK:
+            yield from islice(self._for_page(topic), 1)
 
     def _for_page(self, topic: str) -> Iterator[dict[str, Any]]:
         """Yield what is shown, in every unit, then what was asked for besides."""

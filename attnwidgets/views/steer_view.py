@@ -9,7 +9,7 @@ from attnwidgets.views.offer import is_trace
 from attnwidgets.views.wire.questions import Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from attnwidgets.views.wire.questions import Answer
 
@@ -114,12 +114,20 @@ class SteerView(FeatureView):
         named = {name: topic for name, topic in super()._topics().items() if name == "name"}
         return {
             **named,
-            "reach": Topic(self._reach, runs_model=True, for_page=lambda: [{"feature": self._opened()}]),
-            "steered": Topic(self._compared, runs_model=True, for_page=self._for_page),
+            "reach": Topic(self._reach, runs_model=True, for_page=self._reached, at_once=self._reached),
+            "steered": Topic(self._compared, runs_model=True, for_page=self._for_page, at_once=self._opening),
         }
 
     def _opened(self) -> int:
         return self._features.first if self.selection.feature is None else self.selection.feature
+
+    def _reached(self) -> Iterable[Mapping[str, Any]]:
+        return [{"feature": self._opened()}]
+
+    def _opening(self) -> Iterable[Mapping[str, Any]]:
+        """Return the question at the slider's start; text takes long to generate and is asked for later."""
+        kind = next(iter(self._steered.kinds), "text")
+        return [] if kind == "text" else [{"kind": kind, "feature": self._opened(), "scale": 1}]
 
     @staticmethod
     def _scales(kind: str) -> tuple[float, ...]:

@@ -7,6 +7,7 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { createSelection, layered, resolve } from "./selection.ts";
+import { type Opened, opened } from "./wire/opening.ts";
 import type { TilePool } from "./wire/pool.ts";
 import type {
   Axis,
@@ -124,6 +125,8 @@ export interface ViewContext {
   readonly signal: AbortSignal;
   /** The view's own model, for what only its Python twin knows (`answers.ts`). */
   readonly model: AnyModel<ViewState>;
+  /** What it told already. */
+  readonly opening: readonly Opened[];
   /** Every view there is, by name: what a view holds of another part's. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
@@ -181,6 +184,7 @@ export async function createContext(
   views: ViewContext["views"],
 ): Promise<ViewContext> {
   const { model, el, signal, host } = props;
+  const opening = opened(model.get("opening"));
   const storeRef = model.get("store");
   const [store, selectionModel] = await Promise.all([
     host.getModel<StoreState & Record<string, unknown>>(storeRef),
@@ -234,6 +238,7 @@ export async function createContext(
       el,
       signal,
       model,
+      opening,
       views,
       selection,
       tiles,

@@ -23,7 +23,7 @@ function twin(): Twin {
     },
     off: () => undefined,
   };
-  it.answers = createAnswers({ model } as unknown as ViewContext, end.signal, () => {
+  it.answers = createAnswers({ model, opening: [] } as unknown as ViewContext, end.signal, () => {
     it.changes += 1;
   });
   return it;

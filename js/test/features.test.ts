@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
-import { activationsOf, nameOfFeature, percentage, type Sae, saeShown, tokenAt } from "../src/views/features/looked.ts";
+import { activationsOf } from "../src/views/features/activations.ts";
+import { nameOfFeature, percentage, type Sae, saeShown, tokenAt } from "../src/views/features/looked.ts";
 import { relativeChange } from "../src/views/SteerView.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 

@@ -90,7 +90,7 @@ test("a kernel that does not answer is waited for, then given up, and comes back
   assert.equal(kernel.last.kind, "ping");
   mock.timers.tick(GONE_AFTER);
   assert.equal(store.status().state, "no-kernel");
-  assert.match(store.status().message, /already loaded still works/);
+  assert.match(store.status().message, /What is loaded still works/);
   kernel.answer(lost); // hours later
   assert.equal(store.status().state, "ok");
   assert.ok(store.get(ID, 1, 0));

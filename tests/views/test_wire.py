@@ -53,7 +53,7 @@ def traits_of(widget_class):
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_have_the_four_traits_and_no_more(wire, name):
+def test_views_have_five_traits_and_no_more(wire, name):
     assert traits_of(getattr(aw, name)) == sorted(interface(wire, "ViewState"))
 
 

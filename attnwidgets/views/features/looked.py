@@ -9,14 +9,15 @@ from weakref import WeakKeyDictionary
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.statistics.stats import FeatureStats
 from attnwidgets.views.features.data import activations_of, columns_of, page_of
-from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.questions import Topic, first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from attnwidgets.explanations import Attributions
     from attnwidgets.views.base import View
     from attnwidgets.views.features.data import Answer
+    from attnwidgets.views.wire.questions import Arguments
 
 _HELD = 50  # features that a page holds where none are named
 
@@ -156,10 +157,10 @@ class Features:
         """Return what the browser side may ask."""
         found: dict[str, Topic] = {}
         if any(look.activations is not None for look in self.saes):
-            found["activations"] = Topic(self._activations, for_page=self._units if strip else _none)
+            found["activations"] = _shown(self._activations, self._units if strip else _none)
         if any(look.stats is not None for look in self.saes):
-            found["columns"] = Topic(self._columns, for_page=self._counted if table else _none)
-            found["feature"] = Topic(self._page, for_page=self._pages if panel else _none)
+            found["columns"] = _shown(self._columns, self._counted if table else _none)
+            found["feature"] = _shown(self._page, self._pages if panel else _none)
             found["name"] = Topic(self._name)
         return found
 
@@ -258,6 +259,11 @@ def _where(stats: FeatureStats, feature: int) -> Attributions:
         provenance={**stats.provenance, "title": f"feature {feature} where it fires most"},
         warning=stats.warning,
     )
+
+
+def _shown(answer: Callable[..., Answer], for_page: Arguments) -> Topic:
+    """Return a topic that a view asks about as it opens, where it shows what is told."""
+    return Topic(answer, for_page=for_page, at_once=first(for_page))
 
 
 def _none() -> tuple[Mapping[str, Any], ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.views.base import View
 from attnwidgets.views.interventions.specs import Intervened, checked
-from attnwidgets.views.wire.questions import Topic
+from attnwidgets.views.wire.questions import Topic, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,13 +61,19 @@ class Intervening(View):
         """
         found = {
             "interventions": Topic(
-                lambda: ({"refusal": self._intervened.refusal()}, []), for_page=lambda: ({},)
+                lambda: ({"refusal": self._intervened.refusal()}, []),
+                for_page=lambda: ({},),
+                at_once=lambda: ({},),
             ),
-            "changed": Topic(self._changed, runs_model=True, for_page=self._changes_for_page),
+            "changed": Topic(
+                self._changed, runs_model=True, for_page=self._changes_for_page, at_once=self._active
+            ),
         }
         if rows:
             found |= {
-                "own_row": Topic(self._own_row, for_page=self._rows_for_page),
+                "own_row": Topic(
+                    self._own_row, for_page=self._rows_for_page, at_once=first(self._rows_for_page)
+                ),
                 "free_row": Topic(self._free_row, runs_model=True, for_page=self._free_for_page),
             }
         return found
@@ -119,6 +125,11 @@ class Intervening(View):
         return {"movable": movable}, [_packed(row)]
 
     # -- what a page holds -------------------------------------------------------------------------
+
+    def _active(self) -> Iterator[dict[str, Any]]:
+        """Yield what is active, if anything is."""
+        if self.selection.interventions:
+            yield {"interventions": [dict(spec) for spec in self.selection.interventions]}
 
     def _changes_for_page(self) -> Iterator[dict[str, Any]]:
         """Yield every list that undo leads through, every head of the layer alone, and one row's edits."""

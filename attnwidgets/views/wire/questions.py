@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
@@ -13,10 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Answer = tuple[Any, list[bytes]]
+    Arguments = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 def _none() -> tuple[dict[str, Any], ...]:
     return ()
+
+
+def first(arguments: Arguments) -> Arguments:
+    """Return only the first of the arguments."""
+    return lambda: islice(arguments(), 1)
 
 
 @dataclass(frozen=True)
@@ -30,11 +38,14 @@ class Topic:
             its progress and can be cancelled.
         for_page: Returns the arguments that a page without a kernel holds the answers to; none by default.
             Their keys stand in the order in which the browser writes them.
+        at_once: Of these, what a view asks as it opens: the answers travel with it, so that it opens without
+            a question, and a saved notebook shows it.
     """
 
     answer: Callable[..., Answer]
     runs_model: bool = False
-    for_page: Callable[[], Iterable[Mapping[str, Any]]] = _none
+    for_page: Arguments = _none
+    at_once: Arguments = _none
 
 
 class Questions:
@@ -92,6 +103,32 @@ class Questions:
         for name, topic in self._topics.items():
             for args in topic.for_page():
                 yield name, dict(args), partial(topic.answer, **args)
+
+    def opening(self, room: int) -> bytes | None:
+        """Return what the view asks as it opens, answered: `Opening` of wire.ts in JSON, and its buffers.
+
+        None where nothing is asked. What does not fit into `room` bytes, or fails, is left to be asked: then
+        the view says why.
+        """
+        told: list[str] = []
+        data: list[bytes] = []
+        for name, topic in self._topics.items():
+            for args in topic.at_once():
+                try:
+                    meta, buffers = topic.answer(**args)
+                    lengths = [len(part) for part in buffers]
+                    one = {"topic": name, "args": dict(args), "meta": meta, "lengths": lengths}
+                    line = json.dumps(one, separators=(",", ":"), allow_nan=False)
+                except Exception:  # noqa: BLE001, S112 - it is asked again, and told in the view
+                    continue
+                if len(line) + sum(lengths) <= room:
+                    room -= len(line) + sum(lengths)
+                    told.append(line)
+                    data.extend(buffers)
+        if not told:
+            return None
+        head = f"[{','.join(told)}]".encode()
+        return b"".join([len(head).to_bytes(4, "little"), head, *data])
 
     def close(self) -> None:
         """Stop what is being computed: nobody looks any more."""

@@ -3,21 +3,19 @@
 import { fill, flag, h, on, put } from "../dom.ts";
 import { printed } from "../numbers.ts";
 import { createAnswers } from "../wire/answers.ts";
+import { bytesOf, shortsOf } from "../wire/buffers.ts";
 import {
-  bytesOf,
-  createNaming,
-  createState,
   featureButton,
-  nameField,
   nameOfFeature,
   optionsOf,
   percentage,
   type Sae,
   saeShown,
-  shortsOf,
   tokenSpan,
 } from "./features/looked.ts";
+import { createNaming, nameField } from "./features/naming.ts";
 import { only, view } from "./frame.ts";
+import { createState } from "./state.ts";
 import { carriesSpaces, continues } from "./text/reading.ts";
 
 /** The twin of `page_of` in attnwidgets/views/features/data.py. */

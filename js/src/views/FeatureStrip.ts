@@ -4,18 +4,10 @@ import { fill, flag, h, on, put, quoted } from "../dom.ts";
 import { printed, tickText } from "../numbers.ts";
 import { createAnswers } from "../wire/answers.ts";
 import type { Cell } from "../wire/wire.ts";
-import {
-  activationsOf,
-  axisOfText,
-  createState,
-  type Fired,
-  nameOfFeature,
-  optionsOf,
-  type Sae,
-  saeShown,
-  tokenAt,
-} from "./features/looked.ts";
+import { activationsOf, type Fired } from "./features/activations.ts";
+import { axisOfText, nameOfFeature, optionsOf, type Sae, saeShown, tokenAt } from "./features/looked.ts";
 import { only, view } from "./frame.ts";
+import { createState } from "./state.ts";
 import { peak } from "./text/reading.ts";
 import { createStrip, type Strip } from "./text/strip.ts";
 import { gradient, shade } from "./text/stripColour.ts";

@@ -2,24 +2,14 @@
 
 import { fill, flag, h, keyboard, on, put, quoted } from "../dom.ts";
 import { printed } from "../numbers.ts";
-import { type Answer, createAnswers } from "../wire/answers.ts";
-import {
-  type Activations,
-  activationsOf,
-  axisOfText,
-  createNaming,
-  createState,
-  floatsOf,
-  nameField,
-  optionsOf,
-  percentage,
-  type Sae,
-  saeShown,
-  tokenAt,
-  tokenSpan,
-  wholesOf,
-} from "./features/looked.ts";
+import { createAnswers } from "../wire/answers.ts";
+import { floatsOf, wholesOf } from "../wire/buffers.ts";
+import type { Answer } from "../wire/opening.ts";
+import { type Activations, activationsOf } from "./features/activations.ts";
+import { axisOfText, optionsOf, percentage, type Sae, saeShown, tokenAt, tokenSpan } from "./features/looked.ts";
+import { createNaming, nameField } from "./features/naming.ts";
 import { only, view } from "./frame.ts";
+import { createState } from "./state.ts";
 
 const ROW = 26;
 const IN_SIGHT = 13;

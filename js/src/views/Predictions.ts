@@ -6,6 +6,7 @@
 
 import { fill, h, keyboard, on, put, shortLabel } from "../dom.ts";
 import { createAnswers } from "../wire/answers.ts";
+import { doublesOf } from "../wire/buffers.ts";
 import type { Outcome } from "../wire/wire.ts";
 import { askedAbout, askedOf, showMethod, takesTargets } from "./asked.ts";
 import { only, view } from "./frame.ts";
@@ -139,7 +140,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     put(kept, "");
     if (told && logits && others) {
       const numbers = Float32Array.from({ length: told.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
-      const rest = Float64Array.from(told.temperatures, (_, i) => others.getFloat64(8 * i, true));
+      const rest = doublesOf(others);
       shown = told.ids.map((id, i) => ({ id, label: told.labels[i] as string }));
       if (told.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
       else {

@@ -6,7 +6,6 @@
 import { fill, flag, h, on, put, shortLabel, watchWidth } from "../dom.ts";
 import { createAnswers } from "../wire/answers.ts";
 import { chooseMethod } from "./asked.ts";
-import { createState } from "./features/looked.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";
@@ -19,6 +18,7 @@ import { type Mode, predictedWords, type Removal, removalAt, valueWords, wholeOf
 import { createSeen } from "./removal/seen.ts";
 import { drawTurn } from "./removal/turn.ts";
 import { createSegments } from "./segments.ts";
+import { createState } from "./state.ts";
 import { methodsOf, plural } from "./steps.ts";
 import { createUnits } from "./text/units.ts";
 

@@ -2,11 +2,14 @@
 
 import { fill, flag, h, on, put } from "../dom.ts";
 import { printed } from "../numbers.ts";
-import { type Answer, createAnswers } from "../wire/answers.ts";
+import { createAnswers } from "../wire/answers.ts";
+import { floatsOf } from "../wire/buffers.ts";
+import type { Answer } from "../wire/opening.ts";
 import { beforeAfter } from "./beforeAfter.ts";
-import { createState, floatsOf, nameOfFeature, optionsOf } from "./features/looked.ts";
+import { nameOfFeature, optionsOf } from "./features/looked.ts";
 import { only, view } from "./frame.ts";
 import { percent } from "./predicted/percent.ts";
+import { createState } from "./state.ts";
 
 type Kind = "outcomes" | "text" | "sentences";
 

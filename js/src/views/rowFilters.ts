@@ -3,7 +3,7 @@
 import type { ViewContext } from "../context.ts";
 import { h } from "../dom.ts";
 import { filterPlace, leavesOut, trimmed } from "../filters.ts";
-import type { Answer } from "../wire/answers.ts";
+import type { Answer } from "../wire/opening.ts";
 import type { Filters, Source } from "../wire/wire.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();

@@ -4,6 +4,7 @@
  */
 import type { Job, ViewContext } from "../context.ts";
 import { atEnd } from "../dom.ts";
+import type { Answer } from "./opening.ts";
 import type { Question, QuestionReply } from "./wire.ts";
 
 /** Without news for so long, a question is given up. What runs a model tells its progress meanwhile. */
@@ -12,11 +13,6 @@ const GONE_AFTER = 8000;
 const ANNOUNCED_AFTER = 250;
 const KEPT = 256;
 const GONE = "No answer from a kernel: busy, gone, or none. Rerun the cell.";
-
-export interface Answer<T> {
-  meta: T;
-  buffers: DataView[];
-}
 
 export interface Answers {
   /** The answer, if it is here; else it is asked for, and `changed` is called when it comes, or fails. */
@@ -47,6 +43,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
   const { model } = ctx;
   let nextId = Math.floor(Math.random() * 2 ** 40);
   const keyOf = (topic: string, args: Record<string, unknown>): string => JSON.stringify([topic, args]);
+  for (const { topic, args, answer } of ctx.opening) here.set(keyOf(topic, args), answer);
 
   const wait = (flight: Flight): void => {
     clearTimeout(flight.timer);

@@ -241,6 +241,17 @@ export interface ViewState {
   store: string;
   selection: string;
   options: ViewOptions;
+  /** `Opening[]` in JSON after its length in four bytes, then all buffers; null where nothing travels along. */
+  opening: DataView | null;
+}
+
+/** A question that a view asks as it opens, answered. */
+export interface Opening {
+  topic: string;
+  args: Record<string, unknown>;
+  meta: unknown;
+  /** Bytes of each of its buffers. */
+  lengths: number[];
 }
 
 export interface ViewOptions {

@@ -5,9 +5,9 @@ import { fill, flag, h, put, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../beforeAfter.ts";
-import { createState } from "../features/looked.ts";
 import { only, view } from "../frame.ts";
 import { percent } from "../predicted/percent.ts";
+import { createState } from "../state.ts";
 import { specsOf } from "./list.ts";
 
 /** The twin of `Intervening._changed` in attnwidgets/views/interventions/topics.py. */

@@ -1,7 +1,8 @@
 /** One row of attention as it was told: q, every k, and what each step makes of every key. */
 
 import { printed } from "../../numbers.ts";
-import type { Answer, Answers } from "../../wire/answers.ts";
+import type { Answers } from "../../wire/answers.ts";
+import type { Answer } from "../../wire/opening.ts";
 
 export type Step = "vectors" | "product" | "dot" | "scaled" | "capped" | "biased" | "masked" | "softmax";
 

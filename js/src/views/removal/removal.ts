@@ -3,6 +3,7 @@
 import { shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
+import { doublesOf } from "../../wire/buffers.ts";
 import { percent } from "../predicted/percent.ts";
 
 /** The top k are removed, or kept alone. */
@@ -47,11 +48,10 @@ export interface Removal extends Told {
   baselines: Baselines | null;
 }
 
-const doublesOf = (view: DataView | undefined): number[] =>
-  view ? Array.from({ length: view.byteLength / 8 }, (_, i) => view.getFloat64(8 * i, true)) : [];
+const doubles = (view: DataView | undefined): number[] => (view ? doublesOf(view) : []);
 
 function curvesOf(view: DataView | undefined): Curves {
-  const numbers = doublesOf(view);
+  const numbers = doubles(view);
   const middle = numbers.length / 2;
   return { gone: numbers.slice(0, middle), kept: numbers.slice(middle) };
 }
@@ -76,7 +76,7 @@ export function removalAt(
     values: curvesOf(values),
     decided: curvesOf(decided),
     certainty: curvesOf(certainty),
-    weights: doublesOf(weights),
+    weights: doubles(weights),
     baselines: beside && mean && low && high && best ? { ...beside.meta, mean, low, high, best } : null,
   };
   return [removal, "removal_baselines", why];

@@ -1,0 +1,63 @@
+/** Which features fire on the elements of a text: Python's answer, decoded once. */
+import type { ViewContext } from "../../context.ts";
+import type { Answers } from "../../wire/answers.ts";
+import { floatsOf, wholesOf } from "../../wire/buffers.ts";
+import type { Answer } from "../../wire/opening.ts";
+import { axisOfText, optionsOf, saeShown } from "./looked.ts";
+
+export interface Fired {
+  feature: number;
+  activation: number;
+}
+
+/** Which features fire on which elements of a text, in one unit. */
+export interface Activations {
+  unit: string;
+  /** Of every element the features that fire, the strongest first. */
+  fired: Fired[][];
+  /** The largest activation of every feature that fires anywhere, special tokens aside. */
+  largest: Map<number, number>;
+  of(feature: number): number[];
+}
+
+const DECODED = new WeakMap<object, Activations>();
+
+function decoded(
+  { meta, buffers }: Answer<{ unit: string }>,
+  special: readonly number[],
+  skipsFirst: boolean,
+): Activations {
+  const known = DECODED.get(meta);
+  if (known) return known;
+  const [ends = [], features = []] = buffers.slice(0, 2).map(wholesOf);
+  const values = buffers[2] ? floatsOf(buffers[2]) : [];
+  const fired = ends.map((end, i) =>
+    features.slice(ends[i - 1] ?? 0, end).map(
+      (feature, j): Fired => ({
+        feature,
+        activation: values[(ends[i - 1] ?? 0) + j] as number,
+      }),
+    ),
+  );
+  const largest = new Map<number, number>();
+  fired.forEach((row, i) => {
+    if (special[i] || (skipsFirst && i === 0)) return;
+    for (const { feature, activation } of row) {
+      largest.set(feature, Math.max(activation, largest.get(feature) ?? 0));
+    }
+  });
+  const of = (feature: number): number[] => fired.map((row) => row.find((f) => f.feature === feature)?.activation ?? 0);
+  const made = { unit: meta.unit, fired, largest, of };
+  DECODED.set(meta, made);
+  return made;
+}
+
+/** What fires on the text, once it is here. */
+export function activationsOf(ctx: ViewContext, answers: Answers): Activations | undefined {
+  const of = saeShown(ctx);
+  const sae = optionsOf(ctx).saes?.[of];
+  if (!sae?.onText) return undefined;
+  const { axis, unit } = axisOfText(ctx, sae);
+  const answer = answers.get<{ unit: string }>("activations", { of, unit });
+  return answer && decoded(answer, axis.special, sae.skipsFirst);
+}
