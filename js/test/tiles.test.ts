@@ -275,3 +275,14 @@ test("a message of several heads that was cut is an error, not a picture", () =>
   assert.equal(store.get(ID, 1, 0), undefined);
   assert.match(store.failure(ID, 1) ?? "", /cut/);
 });
+
+test("what nobody waits for is given up without a word, until somebody wants what is not here", async () => {
+  const row = store.row(ID, 0, 0, 1);
+  mock.timers.tick(WAITING_AFTER + 1);
+  assert.deepEqual([store.status().state, store.status().message], ["ok", ""]);
+  mock.timers.tick(GONE_AFTER);
+  assert.equal(await row, null);
+  assert.deepEqual([store.status().state, store.status().message], ["no-kernel", ""]);
+  store.request(ID, 2, 0);
+  assert.match(store.status().message, /No answer from a kernel/);
+});

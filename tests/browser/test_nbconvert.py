@@ -18,6 +18,8 @@ model, tokenizer = aw.demo_model("encoder")
 trace = aw.trace(model, tokenizer, "The electroencephalographer read the trace before she spoke.")
 aw.Explorer(trace)""",
     "aw.Heatmap(aw.attention(trace), layer=3, head=2)",
+    "aw.NeuronView(trace)",
+    "aw.compare(trace, methods=['attention', 'rollout'])",
 )
 
 
@@ -71,6 +73,17 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
     assert option.get_attribute("aria-description") == "needs a running kernel"
 
 
+def test_views_that_ask_their_kernel_open_with_what_they_ask(page_file, open_page):
+    page = open_page(page_file.as_uri())
+    page.locator(".aw-neuron").wait_for(timeout=60_000)
+    # The number of the step "softmax" is that of the row; every pair of methods has its agreement.
+    page.locator(".aw-neuron").get_by_text(re.compile(r"e\^\(.* = 0\.\d+")).wait_for()
+    page.locator(".aw-compare").get_by_text(re.compile("Spearman's rank correlation")).wait_for()
+    page.wait_for_timeout(9000)  # as long as a question would wait
+    for name in ("neuron", "compare"):
+        assert page.locator(f".aw-{name}").get_by_text("No answer").count() == 0
+
+
 def test_the_notebook_holds_a_picture_for_viewers_without_widgets(page_file, kernel_environment):
     command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output", "run.ipynb"]
     done = subprocess.run(
@@ -83,7 +96,7 @@ def test_the_notebook_holds_a_picture_for_viewers_without_widgets(page_file, ker
     assert done.returncode == 0, done.stderr[-2000:]
     notebook = nbformat.read(page_file.with_name("run.ipynb"), as_version=4)
     outputs = [output for cell in notebook.cells for output in cell.outputs if "data" in output]
-    assert len(outputs) == 2
+    assert len(outputs) == len(CELLS)
     for output in outputs:
         assert "application/vnd.jupyter.widget-view+json" in output.data
         assert output.data["image/png"]

@@ -14,10 +14,12 @@ import { createFigure } from "./map/figure.ts";
 import type { Size } from "./map/fit.ts";
 import { type Matrix, maxPool, paintCells } from "./map/paint.ts";
 import { cellWords, createExactRows } from "./readout.ts";
+import { withSaved } from "./saved.ts";
 import { createScale } from "./scale.ts";
 import { navigation, placeWords, plural, whereWords } from "./steps.ts";
 
-export const renderHeatmap = view((ctx, root, signal) => {
+export const renderHeatmap = view((around, root, signal) => {
+  const ctx = withSaved(around);
   const { selection, tiles } = ctx;
   const heading = createHeading(ctx, filterPlace(ctx));
   const busy = h("div.busy");

@@ -13,6 +13,7 @@ import { LATER } from "../wire/codec.ts";
 import type { Axis, Cell, Source } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { createExactRows, nameOf } from "./readout.ts";
+import { withSaved } from "./saved.ts";
 import { headWords, plural, whereWords } from "./steps.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./text/reading.ts";
 import { createStrip, type Strip } from "./text/strip.ts";
@@ -43,7 +44,8 @@ export function hasManyTargets(ctx: ViewContext): boolean {
   return kind === "attributions" && ctx.axisOf(query).labels.length > STACKED;
 }
 
-export const renderTokenStrip = view((ctx, root, signal) => {
+export const renderTokenStrip = view((around, root, signal) => {
+  const ctx = withSaved(around);
   const { selection, tiles } = ctx;
   const units = createUnits(ctx, signal);
   const heading = createHeading(ctx, units.element, filterPlace(ctx));

@@ -19,6 +19,8 @@ export const WAITING_AFTER = 1500;
 export const GONE_AFTER = 8000;
 const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
+const UNANSWERED =
+  "No answer from a kernel: it is busy or gone, or this page has none. What is loaded still works; rerun the cell for the rest.";
 const PINGS = 24;
 const PING_GAP = 2000;
 const TRIES = 2;
@@ -73,7 +75,7 @@ export function createTiles(): TileStore {
   };
 
   const setStatus = (state: Status["state"], message = ""): void => {
-    if (status.state === state) return;
+    if (status.state === state && (!message || message === status.message)) return;
     status = { state, message };
     tell();
   };
@@ -142,10 +144,8 @@ export function createTiles(): TileStore {
     flight = null;
     works.all.clear();
     rows.finishAll();
-    setStatus(
-      "no-kernel",
-      "No answer from a kernel: it is busy or gone, or this page has none. What is loaded still works; rerun the cell for the rest.",
-    );
+    // What nobody looks at (a neighbour, an exact row beside what is drawn) is not worth a warning.
+    setStatus("no-kernel", wanted.size > 0 ? UNANSWERED : "");
     pings = 0;
     knock();
   };
@@ -192,7 +192,7 @@ export function createTiles(): TileStore {
     }
     clearTimeout(timer);
     timer = setTimeout(() => {
-      setStatus("waiting", "Waiting for the kernel: it is busy. What is loaded keeps working.");
+      if (sent.slot !== null) setStatus("waiting", "Waiting for the kernel: it is busy. What is loaded keeps working.");
       send({ kind: "ping", id: nextId++ });
       timer = setTimeout(overdue, GONE_AFTER - WAITING_AFTER);
     }, WAITING_AFTER);
@@ -208,7 +208,10 @@ export function createTiles(): TileStore {
   const pump = (): void => {
     if (flight || models.length === 0) return;
     if (status.state === "no-kernel") {
-      if (wanted.size > 0) ping();
+      if (wanted.size > 0) {
+        setStatus("no-kernel", UNANSWERED);
+        ping();
+      }
       return;
     }
     const row = rows.next();
