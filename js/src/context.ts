@@ -79,8 +79,11 @@ export interface TileClient {
    * announced, until every head is here or `failure` says why not.
    */
   requestHeads(source: string, layer: number, heads: HeadKey[]): void;
-  /** Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). */
-  row(source: string, layer: number, head: HeadKey, row: number): Promise<Float32Array | null>;
+  /**
+   * Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). A `quiet` wish that is
+   * in vain is not told.
+   */
+  row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
   /** Why the store refused this tile (without layer and head: these thumbnails), if it did. */
   failure(source: string, layer?: number, head?: HeadKey): string | undefined;
   /** Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. */

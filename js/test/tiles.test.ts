@@ -277,12 +277,12 @@ test("a message of several heads that was cut is an error, not a picture", () =>
 });
 
 test("what nobody waits for is given up without a word, until somebody wants what is not here", async () => {
-  const row = store.row(ID, 0, 0, 1);
+  const row = store.row(ID, 0, 0, 1, true);
   mock.timers.tick(WAITING_AFTER + 1);
   assert.deepEqual([store.status().state, store.status().message], ["ok", ""]);
   mock.timers.tick(GONE_AFTER);
   assert.equal(await row, null);
   assert.deepEqual([store.status().state, store.status().message], ["no-kernel", ""]);
-  store.request(ID, 2, 0);
+  assert.equal(await store.row(ID, 0, 0, 2), null);
   assert.match(store.status().message, /No answer from a kernel/);
 });

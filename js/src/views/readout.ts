@@ -33,7 +33,8 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   const fetch = async (name: string, row: number): Promise<void> => {
     asked = name;
     const { source, layer, head } = ctx.resolved();
-    const found = await ctx.tiles.row(source.id, layer, head, row);
+    // Who pinned a cell waits for its numbers; where nothing is pinned, those that are drawn will do.
+    const found = await ctx.tiles.row(source.id, layer, head, row, !ctx.cell("pinned"));
     if (asked !== name || ctx.signal.aborted) return;
     asked = ""; // without values: asked again when something changes
     if (!found) return;

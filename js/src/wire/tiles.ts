@@ -46,6 +46,8 @@ export interface TileStore extends TileClient {
 export function createTiles(): TileStore {
   let models: StoreModel[] = [];
   const bound = new WeakSet<StoreModel>();
+  /** Rows that nobody waits for. */
+  const quietly = new Set<string>();
   const listeners = new Set<() => void>();
   const cache = createCache();
   /** Why something was refused. Refusals are announced and views then ask again: this ends it. */
@@ -135,9 +137,12 @@ export function createTiles(): TileStore {
     }, PING_EVERY);
   };
 
+  const isAwaited = ({ ask, slot, key }: Flight): boolean => slot !== null || (ask.kind === "row" && !quietly.has(key));
+
   const giveUp = (): void => {
     clearTimeout(timer);
-    for (const gone of [...works.all.values(), ...(flight ? [flight] : [])]) {
+    const ended = [...works.all.values(), ...(flight ? [flight] : [])];
+    for (const gone of ended) {
       if (gone.slot !== null && !wanted.has(gone.slot)) wanted.set(gone.slot, gone.ask);
       lost = gone;
     }
@@ -145,7 +150,7 @@ export function createTiles(): TileStore {
     works.all.clear();
     rows.finishAll();
     // What nobody looks at (a neighbour, an exact row beside what is drawn) is not worth a warning.
-    setStatus("no-kernel", wanted.size > 0 ? UNANSWERED : "");
+    setStatus("no-kernel", wanted.size > 0 || ended.some(isAwaited) ? UNANSWERED : "");
     pings = 0;
     knock();
   };
@@ -192,7 +197,7 @@ export function createTiles(): TileStore {
     }
     clearTimeout(timer);
     timer = setTimeout(() => {
-      if (sent.slot !== null) setStatus("waiting", "Waiting for the kernel: it is busy. What is loaded keeps working.");
+      if (isAwaited(sent)) setStatus("waiting", "Waiting for the kernel: it is busy. What is loaded keeps working.");
       send({ kind: "ping", id: nextId++ });
       timer = setTimeout(overdue, GONE_AFTER - WAITING_AFTER);
     }, WAITING_AFTER);
@@ -374,12 +379,14 @@ export function createTiles(): TileStore {
       look({ kind: "tile", source, layer, head }, slot);
     },
     requestHeads: (source, layer, heads) => look({ kind: "layer", source, layer, heads }, `${source} heads`),
-    row(source, layer, head, row) {
+    row(source, layer, head, row, quiet) {
       const ask: RowAsk = { kind: "row", source, layer, head, row };
       const key = keyOf(ask);
       const kept = cache.row(key);
       if (kept) return Promise.resolve(kept);
       const lost = status.state === "no-kernel";
+      quietly[quiet ? "add" : "delete"](key);
+      if (lost && !quiet) setStatus("no-kernel", UNANSWERED);
       if (lost) ping();
       if (lost || failures.has(key)) return Promise.resolve(null);
       const wish = rows.add(key, ask, flight?.key);
