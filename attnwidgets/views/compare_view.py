@@ -150,7 +150,10 @@ class CompareView(View):
                     yield {"layer": layer, "query": query, "unit": unit}
 
     def _opening(self) -> Iterable[dict[str, Any]]:
+        """Yield what is looked at first; what takes long is a job that can be cancelled, not the cell's."""
         compared, opening = self._compared, self.selection.layer
+        if compared.on_demand:
+            return
         layer = min(compared.layers or (0,), key=lambda number: abs(number - opening))
         yield {"layer": layer, "query": self._pinned(), "unit": compared.unit}
 

@@ -103,7 +103,10 @@ class LayerProfile(View):
         }
 
     def _opening(self) -> Iterable[dict[str, Any]]:
+        """Yield what is looked at first; what takes long is a job that can be cancelled, not the cell's."""
         compared, pinned = self._compared, self.selection.pinned
+        if compared.on_demand:
+            return
         follows = compared.follows and pinned is not None and pinned.unit == compared.unit
         yield {"query": pinned.query if follows else None, "unit": compared.unit}
 

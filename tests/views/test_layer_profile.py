@@ -35,6 +35,35 @@ def test_signed_weights_are_drawn_without_the_methods_that_refuse_them():
         aw.LayerProfile(trace, methods=["rollout"])
 
 
+@pytest.mark.parametrize("make", [aw.LayerProfile, aw.CompareView])
+def test_what_takes_long_is_not_computed_while_the_view_is_shown(given, make):
+    trace, asked = given(), []
+    quick = aw.attention(trace)
+
+    def layer_fn(layer):
+        asked.append(layer)
+        return quick.layer(layer)
+
+    slow = aw.MixingMap.lazy(
+        layer_fn,
+        method="slow",
+        layers=quick.layers,
+        heads=quick.heads,
+        query=quick.query,
+        key=quick.key,
+        trace_id=trace.id,
+        on_demand=True,
+    )
+    view = make([slow, quick])
+    before = list(asked)
+    view._repr_mimebundle_()
+    assert asked == before
+    assert view.opening is None
+    view = make([quick, quick])
+    view._repr_mimebundle_()
+    assert view.opening is not None
+
+
 def test_a_layer_that_a_method_has_not_is_no_number(given):
     trace = given()
     view = aw.LayerProfile(
