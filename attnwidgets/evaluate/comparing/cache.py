@@ -15,24 +15,6 @@ if TYPE_CHECKING:
 _PLAIN = (str, int, float, bool, tuple, type(None))
 
 
-def fingerprint_of(model: Any) -> str:
-    """Return a hash of a model's class, configuration, weights, buffers and the interventions in force."""
-    import torch
-
-    from attnwidgets.tracing.interventions import said_of
-    from attnwidgets.tracing.recording.borrow import unwrap
-
-    inner = unwrap(model)
-    found = hashlib.blake2b(digest_size=16)
-    config = getattr(inner, "config", None)
-    found.update(f"{type(inner).__qualname__} {config!r} {said_of(inner)!r}".encode())
-    for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if not tensor.is_meta:
-            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
-
-
 def key_of(*parts: Any) -> str:
     """Return a hash of JSON-like parts; functions count by their code and what it refers to."""
     text = json.dumps(parts, sort_keys=True, default=_said)

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.comparing.cache import Cache, fingerprint_of, key_of
+from attnwidgets.evaluate.comparing.cache import Cache, key_of
 from attnwidgets.evaluate.comparing.compared_text import (
     ASKING,
     FAMILIES,
@@ -29,6 +29,7 @@ from attnwidgets.evaluate.metrics.faithfulness import ERASER, Plan
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.fingerprint import fingerprint_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
