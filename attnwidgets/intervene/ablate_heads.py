@@ -175,6 +175,6 @@ def written(trace: Trace, stream: str) -> dict[int, Tensor]:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    with borrowed(model), recording(model, (), [listen]):
-        trace.call(model, trace.inputs, options, {})
+    with borrowed(model) as twin, recording(twin, (), [listen]):
+        trace.call(twin, trace.inputs, options, {})
     return found

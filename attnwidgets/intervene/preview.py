@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.again import own_logits, predictions_of
-from attnwidgets.tracing.interventions import interventions as in_force
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.places import block_names
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -85,7 +84,8 @@ class Replay:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(borrowed(self._model))
+        # The twin from here on: what is done to its blocks is nobody else's business.
+        self._model = self._stack.enter_context(borrowed(self._model))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -118,9 +118,8 @@ class Replay:
         with ExitStack() as stack:
             for one in interventions:
                 stack.enter_context(one)
-            if not in_force(self._model):
-                # The first blocks were recorded so; nothing of it is to differ by rounding.
-                stack.enter_context(recording(self._model))
+            # The first blocks were recorded so; nothing of it is to differ by rounding.
+            stack.enter_context(recording(self._model))
             stack.enter_context(self._short(kept, returned, copies))
             self._keep(kept, returned, stack)
             return self._trace.call(self._model, inputs, options, {})

@@ -111,14 +111,14 @@ def check(
     inner = unwrap(model)
     place = site_of(sae, inner, site)
     corpus = corpus_for(sae, inner, tokenizer, TEXTS if texts is None else texts, prepend_bos=prepend_bos)
-    with borrowed(inner), borrowed_tokenizer(corpus.tokenizer):
-        states = _states(inner, corpus, place)
+    with borrowed(inner) as twin, borrowed_tokenizer(corpus.tokenizer):
+        states = _states(twin, corpus, place)
         require_width(sae, states.shape[-1], place, inner)
         found = measure(sae, states)
         said = list(_complaints(sae, found, place))
-        if not said and (doubt := beside(sae, inner, corpus, place)):
+        if not said and (doubt := beside(sae, twin, corpus, place)):
             said.append(doubt)
-        if said and (better := elsewhere(sae, inner, corpus, place)) is not None:
+        if said and (better := elsewhere(sae, twin, corpus, place)) is not None:
             said.append(f"It explains {better.variance:.2f} {better.how}.")
     for complaint in said:
         warnings.warn(complaint, SAEMismatchWarning, stacklevel=3)

@@ -70,7 +70,7 @@ def sae_features(
     name = resolve_stream(trace, stream or _stream(trace, model, place))
     axis = trace.axes(name)[0]
     options = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
-    with borrowed(model), reading(model, place) as read:
+    with borrowed(model) as twin, reading(twin, place) as read:
         states = read(**{**trace.inputs, **options})
     require_width(sae, states.shape[-1], place, model)
     h = states.reshape(-1, states.shape[-1]).to(sae.W_enc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +13,12 @@ from attnwidgets._errors import suggest
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.tracing.places import stacks, word_embeddings
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.own_calls import own_method
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from torch import Tensor, nn
-    from torch.utils.hooks import RemovableHandle
 
     from attnwidgets.sae.site import Site
 
@@ -35,58 +36,50 @@ class PassWatch:
     Args:
         model: Without wrappers.
         site: The place of which tokens are asked for.
+        own: Whose passes are followed: whether a call is one of them.
 
     Attributes:
         calls: How often the blocks around the site were run.
     """
 
-    def __init__(self, model: nn.Module, site: Site) -> None:
+    def __init__(self, model: nn.Module, site: Site, own: Callable[[], bool]) -> None:
         self.calls = 0
         self._ids: Tensor | None = None
         self._positions: Tensor | None = None
         self._past = 0
         self._prompt: Tensor | None = None
         self._generating = False
-        self._model = model
         owner = model.get_submodule(_owner(model, site))
         self._names = list(inspect.signature(owner.forward).parameters)
-        self._handles: list[RemovableHandle] = [
-            owner.register_forward_pre_hook(self._begin, with_kwargs=True),
-            *(table.register_forward_pre_hook(self._embed) for table in word_embeddings(model)),
-        ]
-        self._follow_generation()
+        self._own = own
+        with ExitStack() as stack:
+            stack.callback(owner.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
+            for table in word_embeddings(model):
+                stack.callback(table.register_forward_pre_hook(self._embed).remove)
+            if callable(getattr(model, "generate", None)):
+                follow = functools.partial(functools.partial, self._generate)
+                stack.enter_context(own_method(model, "generate", follow, own))
+            self._undo = stack.pop_all()
 
     def remove(self) -> None:
         """Take the hooks away."""
-        for handle in self._handles:
-            handle.remove()
-        if self._own_generate is not None:
-            vars(self._model)["generate"] = self._own_generate
-        else:
-            vars(self._model).pop("generate", None)
+        self._undo.close()
 
-    def _follow_generation(self) -> None:
-        """Have the model's `generate` say that it runs; it is as it was after `remove`."""
-        generate = getattr(self._model, "generate", None)
-        self._own_generate = vars(self._model).get("generate")
-        if not callable(generate):
-            return
-
-        @functools.wraps(generate)
-        def followed(*args: Any, **kwargs: Any) -> Any:
-            self._generating, self._prompt = True, None
-            try:
-                return generate(*args, **kwargs)
-            finally:
-                self._generating, self._prompt = False, None
-
-        vars(self._model)["generate"] = followed
+    def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Generate, and know meanwhile that it is being generated."""
+        self._generating, self._prompt = True, None
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            self._generating, self._prompt = False, None
 
     def _embed(self, _: nn.Module, args: tuple[Any, ...]) -> None:
-        if args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
+        if self._own() and args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
             self._ids = args[0]
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._own():
+            return
         self.calls += 1
         given = dict(zip(self._names, args, strict=False)) | kwargs
         self._past = _cached(given.get("past_key_values"))

@@ -34,13 +34,23 @@ class Tap:
         site: Where.
         change: Called with the states of every pass.
         first: Whether to act before other hooks of the module, so that they see what it lets pass.
+        own: Whose passes these are: whether a call is one of them. All are, of a twin.
 
     Attributes:
         passes: How often states have passed.
     """
 
-    def __init__(self, model: nn.Module, site: Site, change: Change, *, first: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        site: Site,
+        change: Change,
+        *,
+        first: bool = False,
+        own: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.site = site
+        self._own = own
         self.passes = 0
         self._change = change
         self._call = -1
@@ -60,7 +70,8 @@ class Tap:
             handle.remove()
 
     def _start(self, *_: Any) -> None:
-        self._call = -1
+        if self._own():
+            self._call = -1
 
     def _passed(self, states: Tensor) -> Tensor:
         self._call += 1
@@ -72,7 +83,9 @@ class Tap:
 
     def _before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if not self._own():
+            return None
         for place, value in enumerate(args):
             if _is_states(value):
                 return (*args[:place], self._passed(value), *args[place + 1 :]), kwargs
@@ -84,6 +97,8 @@ class Tap:
         )
 
     def _after(self, module: nn.Module, _: tuple[Any, ...], output: Any) -> Any:
+        if not self._own():
+            return None
         if _is_states(output):
             return self._passed(output)
         if isinstance(output, (tuple, list)) and output and _is_states(output[0]):
@@ -103,7 +118,7 @@ def _is_states(value: Any) -> bool:
 
 @contextmanager
 def tapped(model: nn.Module, site: Site, change: Change, *, first: bool = False) -> Iterator[Tap]:
-    """Let what passes a site go through `change` for the duration; the hooks go, come what may."""
+    """Let what passes a site of a borrowed model go through `change` until the block ends."""
     tap = Tap(model, site, change, first=first)
     try:
         yield tap

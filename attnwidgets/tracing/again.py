@@ -32,8 +32,8 @@ def again(trace: Trace) -> Trace:
         )
     model = unwrap(trace.model)
     sites(trace)
-    with borrowed(model):
-        done = record(model, trace.inputs)
+    with borrowed(model) as twin:
+        done = record(twin, trace.inputs)
     if not done.calls:
         raise UnsupportedModelError(
             f"the attention of {type(model).__name__} cannot be recorded: {done.note}"

@@ -125,8 +125,8 @@ def continuations(
         options.top_k = top_k or 0
     elif how == "beam":
         options.num_beams, options.length_penalty = beams, 0.0
-    with borrowed(model), _seeded(model, seed), quietly():
-        out = model.generate(
+    with borrowed(model) as twin, _seeded(model, seed), quietly():
+        out: Any = twin.generate(  # type: ignore[operator]  # transformers' models have it
             **inputs,
             generation_config=options,
             stopping_criteria=_watched(max_new_tokens),

@@ -2,14 +2,16 @@
 
 Every intervention is entered on a model. The first one switches the model to the attention function that
 recording uses and takes its attention modules; the last one to leave puts everything back. They are applied
-in the order in which they were entered, in plain calls, in recorded ones and in `generate()`.
+in the order in which they were entered, in plain calls, in recorded ones and in `generate()`, of the thread
+and task that entered them (and of tasks started within): whoever else calls the model sees it as it was.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
-import weakref
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.recording.attention_function import NAME, UnsupportedModelError, changers
-from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation, unwrap
+from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, unwrap
+from attnwidgets.tracing.recording.own_calls import own_calls, own_implementation, own_uncompiled
 from attnwidgets.tracing.recording.recorder import register
+from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.sites import Turns, sites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from torch import Tensor, nn
@@ -30,8 +34,12 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.sites import Site
 
-_sessions: weakref.WeakKeyDictionary[nn.Module, _Session] = weakref.WeakKeyDictionary()
-_guard = threading.RLock()
+_LOGGER = logging.getLogger("attnwidgets")
+_ELSEWHERE = (
+    "another thread or task calls this %s, and sees it without the interventions in force here (%s). To "
+    "include a thread of yours, start it as "
+    "Thread(target=contextvars.copy_context().run, args=(function, ...))."
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,7 @@ class Intervention:
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
         self._model = unwrap(getattr(model, "model", model) if hasattr(model, "stream_table") else model)
+        self._entered: list[_Session] = []
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
         """Return weights [batch, head, query, key] to go on with."""
@@ -103,43 +112,67 @@ class Intervention:
         return output
 
     def __enter__(self) -> Self:
-        with _guard:
-            session = _sessions.get(self._model)
-            if session is None:
-                session = _Session(self._model)
-                session.begin()
-                _sessions[self._model] = session
-            if any(one is self for one in session.active):
-                message = f"{self!r} is in force already; make another one with aw.{self.kind}."
-                raise RuntimeError(message)
-            session.active.append(self)
+        before = _session_of(self._model)
+        if before is not None and any(one is self for one in before.active):
+            message = f"{self!r} is in force already; make another one with aw.{self.kind}."
+            raise RuntimeError(message)
+        session = before
+        if session is None or session.owner != _here():
+            # A task inherits what is in force where it was started, and changes nothing there.
+            session = _Session(self._model, [] if before is None else [*before.active])
+            session.begin()
+            changers.set((*changers.get(), session))
+        session.active.append(self)
+        self._entered.append(session)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with _guard:
-            session = _sessions[self._model]
-            session.active = [one for one in session.active if one is not self]
-            if not session.active:
-                del _sessions[self._model]
-                session.end()
+        session = next((one for one in reversed(self._entered) if one.owner == _here()), self._entered[-1])
+        self._entered.remove(session)
+        session.active = [one for one in session.active if one is not self]
+        if len(session.active) == len(session.inherited):
+            session.active = []
+            changers.set(tuple(one for one in changers.get() if one is not session))
+            session.end()
 
     def __repr__(self) -> str:
         return f"<{self.kind}: {self.said}>"
 
 
+def _here() -> tuple[int, int]:
+    """Return what tells this thread and task from others."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs here
+        task = None
+    return threading.get_ident(), id(task)
+
+
+def _session_of(model: nn.Module) -> _Session | None:
+    own = origin(model)
+    return next((one for one in reversed(_sessions()) if one.model is own), None)
+
+
+def _sessions() -> list[_Session]:
+    """Return the sessions that this thread and task is in, the innermost last."""
+    # A task that was started inside of a `with` block remembers it after its end.
+    return [one for one in changers.get() if isinstance(one, _Session) and one.active]
+
+
 def interventions(model: Any = None) -> tuple[Intervention, ...]:
-    """Return the interventions in force, in the order in which they are applied.
+    """Return the interventions in force in this thread and task, in the order in which they are applied.
 
     Args:
         model: A model or a trace of one; None: on any model.
     """
     if model is None:
-        return tuple(one for session in list(_sessions.values()) for one in session.active)
+        models = dict.fromkeys(session.model for session in _sessions())
+        return tuple(one for each in models for one in interventions(each))
     if hasattr(model, "stream_table"):
         model = model.model
-    session = None if model is None else _sessions.get(unwrap(model))
+    session = None if model is None else _session_of(unwrap(model))
     return () if session is None else tuple(session.active)
 
 
@@ -169,58 +202,86 @@ def require_same_interventions(trace: Any, purpose: str) -> None:
     raise ValueError(message)
 
 
+class _Pass(threading.local):
+    """Where a pass of a model is, in each thread that runs one."""
+
+    def __init__(self) -> None:
+        self.turns: Turns | None = None
+        self.next: dict[int, int] = {}
+        self.seen: Seen | None = None
+        self.calls = 0
+        self.running = False
+
+
 @dataclass(eq=False)
 class _Session:
-    """One model with the interventions in force on it."""
+    """One model with the interventions in force on it, for the calls of one thread and task.
+
+    Args:
+        model: The model.
+        active: What is in force.
+    """
 
     model: nn.Module
-    active: list[Intervention] = field(default_factory=list)
+    active: list[Intervention]
+    owner: tuple[int, int] = field(default_factory=_here)
 
     def __post_init__(self) -> None:
+        self.inherited = tuple(self.active)
         self._table: dict[str, tuple[Site, ...]] = sites(self.model)
-        self._turns = Turns(self._table)
+        self.modules = frozenset(site.module for own in self._table.values() for site in own)
+        self._pass = _Pass()
         self._undo = ExitStack()
-        self._next: dict[int, int] = {}
-        self._local = threading.local()
-        self._calls = 0
-        self._running = False
+        self._own: Callable[[], bool] = bool
+        self._told = False
 
     def begin(self) -> None:
-        """Switch the model."""
-        modules = {id(site.module): site.module for own in self._table.values() for site in own}
-        if any(module in changers for module in modules.values()):
+        """Switch the model for our own calls, and the twin of it that is borrowed here, if one is."""
+        if any(one.model is not self.model and one.modules & self.modules for one in _sessions()):
             message = (
                 f"parts of this {type(self.model).__name__} are changed through another model that holds "
                 "them: enter all interventions with the same model."
             )
             raise ValueError(message)
+        if not configs_of(self.model):
+            message = f"{type(self.model).__name__} has no configuration that says how it attends."
+            raise UnsupportedModelError(message)
         register()
         with ExitStack() as undo:
-            if any(getattr(part, "_compiled_call_impl", None) is not None for part in self.model.modules()):
-                undo.enter_context(torch.compiler.set_stance("force_eager"))
-            undo.callback(self.model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
-            undo.callback(self.model.register_forward_hook(self._after, with_kwargs=True).remove)
-            undo.enter_context(_switched(self.model))
-            for module in modules.values():
-                changers[module] = self
-                undo.callback(changers.pop, module, None)
+            self._own = undo.enter_context(own_calls())
+            twin = held(self.model)
+            for model in (self.model,) if twin is None else (self.model, twin):
+                undo.callback(model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
+                undo.callback(model.register_forward_hook(self._after, with_kwargs=True).remove)
+            if twin is not None:
+                undo.enter_context(implementation(twin, NAME))
+            undo.enter_context(own_uncompiled(self.model, self._own))
+            undo.enter_context(own_implementation(configs_of(self.model), NAME, self._own))
             self._undo = undo.pop_all()
 
     def end(self) -> None:
         """Put everything back."""
         self._undo.close()
 
-    def _before(self, *_: Any) -> None:
-        self._turns.start()
-        self._calls, self._running = 0, True
+    def _before(self, model: nn.Module, *_: Any) -> None:
+        if not self._own():
+            if not self._told:
+                self._told = True
+                _LOGGER.warning(_ELSEWHERE, type(model).__name__, "; ".join(one.said for one in self.active))
+            return
+        if _session_of(self.model) is self:
+            now = self._pass
+            now.turns = Turns(self._table)
+            now.calls, now.running = 0, True
 
     def _after(self, model: nn.Module, *_: Any) -> None:
-        self._running = False
-        if not self._calls:
+        if not self._own() or _session_of(self.model) is not self:
+            return
+        self._pass.running = False
+        if not self._pass.calls:
             message = (
                 f"interventions do nothing in {type(model).__name__}: it computes attention outside "
-                "transformers' attention interface, or was switched to another implementation inside of the "
-                "with block."
+                "transformers' attention interface."
             )
             raise UnsupportedModelError(message)
 
@@ -228,18 +289,21 @@ class _Session:
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
     ) -> Tensor:
         """Apply what changes weights, in order."""
-        self._calls += 1
-        place = self._turns.of(module)
+        now = self._pass
+        now.calls += 1
+        now.turns = Turns(self._table) if now.turns is None else now.turns
+        place = now.turns.of(module)
         if place is None:
             return weights
         stream, layer = place
-        if not self._running and sum(site.module is module for site in self._table[stream]) > 1:
+        own = origin(module)
+        if not now.running and sum(site.module is own for site in self._table[stream]) > 1:
             message = (
                 f"a block of {type(self.model).__name__} that is several layers was called by itself, so "
                 "that an intervention cannot tell which it is."
             )
             raise UnsupportedModelError(message)
-        first_query, first_key = self._positions(module, stream, query, key, settings)
+        first_query, first_key = self._positions(own, stream, query, key, settings)
         plain = weights
         for one in self.active:
             seen = Seen(
@@ -247,13 +311,12 @@ class _Session:
             )
             if (stream, layer) in one.where:
                 weights = one.weigh(seen, weights)
-        self._local.seen = Seen(stream, layer, query, key, settings, first_query, first_key)
+        now.seen = Seen(stream, layer, query, key, settings, first_query, first_key)
         return weights
 
     def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh was told of it
         """Apply what changes what heads return, in order."""
-        seen: Seen | None = self._local.seen
-        self._local.seen = None
+        seen, self._pass.seen = self._pass.seen, None
         if seen is not None:
             for one in self.active:
                 if (seen.stream, seen.layer) in one.where:
@@ -267,7 +330,7 @@ class _Session:
         n_queries, n_keys = query.shape[2], key.shape[2]
         if stream == "cross":
             # The decoder's self-attention of the same layer came before and knows.
-            return max(0, self._next.get(-1, n_queries) - n_queries), 0
+            return max(0, self._pass.next.get(-1, n_queries) - n_queries), 0
         first_query = first_key = 0
         if n_keys != n_queries:
             last = n_keys - 1
@@ -277,27 +340,11 @@ class _Session:
                 read = Seen(stream, 0, query, key, settings, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
                 last = int(read.nonzero().max()) if bool(read.any()) else last
             first_query = last + 1 - n_queries
-            known = self._next.get(id(module), 0)
+            known = self._pass.next.get(id(module), 0)
             if known > first_query and last == n_keys - 1:
                 # A sliding window has forgotten the first keys.
                 first_query, first_key = known, known + n_queries - n_keys
-        self._next[id(module)] = first_query + n_queries
+        self._pass.next[id(module)] = first_query + n_queries
         if stream == "decoder":
-            self._next[-1] = first_query + n_queries
+            self._pass.next[-1] = first_query + n_queries
         return first_query, first_key
-
-
-@contextmanager
-def _switched(model: nn.Module) -> Iterator[None]:
-    """Keep a model switched to the recorded attention function; it is held by nobody while it is switched."""
-    if not configs_of(model):
-        message = f"{type(model).__name__} has no configuration that says how it attends."
-        raise UnsupportedModelError(message)
-    with ExitStack() as stack:
-        with borrowed(model):
-            stack.enter_context(implementation(model, NAME))
-        try:
-            yield
-        finally:
-            with borrowed(model):
-                stack.close()

@@ -108,8 +108,8 @@ def trace_module(
         inputs={_VALUES: flat},
     )
     found.shape = tuple(values.shape)
-    with borrowed(module):
-        returned = found.call(module, found.inputs, {}, {})
+    with borrowed(module) as twin:
+        returned = found.call(twin, found.inputs, {}, {})
     if returned.logits.shape[1:].numel() == 0:
         raise ValueError("the module returned no numbers")
     found.logits = returned.logits[0].detach().cpu()

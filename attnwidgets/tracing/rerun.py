@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 # One pass serves every method. What it recorded holds no reference to its trace, and goes when that goes.
 _captured: weakref.WeakKeyDictionary[Trace, dict[str, RecordedBlocks]] = weakref.WeakKeyDictionary()
-# Taken before a model is borrowed, never while one is.
 _lock = threading.RLock()
 
 
@@ -102,7 +101,7 @@ class RecordedBlocks:
     """The blocks of one stream in one recorded pass.
 
     Attributes:
-        model: The module they lie in.
+        model: The twin that was run: the modules as they were then, over the model's own weights.
         layers: One block a layer.
         final_norm: The norm that reads the last block's output, where there is one.
         n_heads: The most heads a layer has.
@@ -117,10 +116,10 @@ class RecordedBlocks:
 
     @contextmanager
     def ready(self, layer: int) -> Iterator[Run]:
-        """Hold the model and yield a function that calls one block again on copies of its recorded inputs.
+        """Yield a function that calls one block again on copies of its recorded inputs.
 
-        A block in half precision is computed in float32 (its parameters are replaced for the duration, one
-        block at a time): effects of single tokens lie far below what half precision resolves.
+        A block in half precision is computed in float32 (on a copy of its parameters): effects of single
+        tokens lie far below what half precision resolves.
         """
         block = self.layers[layer]
         pending: list[ValueEdit] = []
@@ -128,10 +127,10 @@ class RecordedBlocks:
         def see(index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             return pending[0](weights, values) if pending and index == block.call else (weights, values)
 
-        with borrowed(self.model), recording(self.model, [see]) as session:
+        with borrowed(block.module) as module, recording(module, [see]) as session:
             parts = (block.args, block.kwargs)
             widen = block.hidden.dtype in HALF and not _any_cache(parts)
-            tensors = [*block.module.named_parameters(), *block.module.named_buffers()] if widen else []
+            tensors = [*module.named_parameters(), *module.named_buffers()] if widen else []
             wide = {name: tensor.float() for name, tensor in tensors if tensor.dtype in HALF}
 
             def run(copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None) -> Tensor:
@@ -140,9 +139,9 @@ class RecordedBlocks:
                 swap = (block.hidden, hidden) if hidden is not None else None
                 args, kwargs = (_copies(part, copies, swap=swap, widen=widen) for part in parts)
                 if wide:
-                    output = torch.func.functional_call(block.module, wide, args, kwargs)
+                    output = torch.func.functional_call(module, wide, args, kwargs)
                 else:
-                    output = block.module(*args, **kwargs)
+                    output = module(*args, **kwargs)
                 session.calls.clear()
                 return first_tensor(output)
 
@@ -171,16 +170,13 @@ class RecordedBlocks:
                 "(post-norm blocks end in their own); leave final_norm out"
             )
         parameters = {name: tensor.to(states.dtype) for name, tensor in norm.named_parameters()}
-        with borrowed(self.model):
-            normed: Tensor = torch.func.functional_call(norm, parameters, (states,))
+        with borrowed(norm) as twin:
+            normed: Tensor = torch.func.functional_call(twin, parameters, (states,))
         return normed
 
 
 def captured(trace: object, stream: str, purpose: str) -> RecordedBlocks:
-    """Return what `capture` does, from the first pass that was made for this trace and stream.
-
-    Not to be called while the model is borrowed.
-    """
+    """Return what `capture` does, from the first pass that was made for this trace and stream."""
     if not isinstance(trace, Trace):
         return capture(trace, stream, purpose)
     with _lock:
@@ -212,15 +208,14 @@ def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
     if len(recorded) != trace.n_layers(stream):
         why = trace.warning or "its attention was given, not recorded"
         raise UnsupportedModelError(f"{purpose} calls blocks again, which cannot be done here: {why}")
-    model = unwrap(trace.model)
     options: dict[str, Any] = {"return_dict": True}
-    takes = forward_parameters(model)
-    if "use_cache" in takes:
-        options["use_cache"] = False
-    if "logits_to_keep" in takes:
-        options["logits_to_keep"] = 1  # the head's work is not needed
-    with borrowed(model), watching(model) as watch:
-        with recording(model, [watch.attention]) as session:
+    with borrowed(unwrap(trace.model)) as model:
+        takes = forward_parameters(model)
+        if "use_cache" in takes:
+            options["use_cache"] = False
+        if "logits_to_keep" in takes:
+            options["logits_to_keep"] = 1  # the head's work is not needed
+        with watching(model) as watch, recording(model, [watch.attention]) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
     modules = {id(module): name for name, module in model.named_modules()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.tracing.places import recorded, stacks
 from attnwidgets.tracing.recording.batch import by_stream
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
@@ -129,11 +130,12 @@ class Turns:
         self._calls.clear()
 
     def of(self, module: nn.Module) -> tuple[str, int] | None:
-        """Return stream and layer of a call of a module; None for one that is no site."""
-        place = self._places.get(id(module))
+        """Return stream and layer of a call of a module or its twin; None for one that is no site."""
+        own = id(origin(module))
+        place = self._places.get(own)
         if place is None:
             return None
         stream, layers = place
-        turn = self._calls[id(module)]
-        self._calls[id(module)] += 1
+        turn = self._calls[own]
+        self._calls[own] += 1
         return stream, layers[turn % len(layers)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import threading
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -348,17 +351,81 @@ def test_they_may_be_left_in_any_order() -> None:
     assert torch.equal(logits(trace), plain)
 
 
-def test_a_thread_generates_with_the_changed_model() -> None:
-    import threading
-
+def test_a_thread_sees_the_model_as_it_was_unless_it_runs_in_our_context(caplog: Any) -> None:
     trace = text("GPT-2")
+    plain = logits(trace)
     found: list[torch.Tensor] = []
-    with aw.ablate_heads(trace, {0: "all"}):
-        expected = logits(trace)
-        thread = threading.Thread(target=lambda: found.append(logits(trace)))
+
+    def run_in_a_thread(target: Any, *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args)
         thread.start()
         thread.join()
-    assert torch.equal(found[0], expected)
+
+    with aw.ablate_heads(trace, {0: "all"}):
+        changed = logits(trace)
+        run_in_a_thread(lambda: found.append(logits(trace)))
+        run_in_a_thread(contextvars.copy_context().run, lambda: found.append(logits(trace)))
+    assert torch.equal(found[0], plain)
+    assert torch.equal(found[1], changed)
+    assert not torch.equal(plain, changed)
+    assert "copy_context" in caplog.text, "the thread that was left out is told how to be let in"
+
+
+def test_two_threads_change_one_model_each_for_itself() -> None:
+    trace = text("Llama")
+    plain = logits(trace)
+    heads = [(0, 0), (1, 1)]
+    expected = []
+    for head in heads:
+        with aw.ablate_heads(trace, head):
+            expected.append(logits(trace))
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(30):
+            with aw.ablate_heads(trace, heads[number]):
+                if not torch.equal(logits(trace), expected[number]):
+                    wrong.append(number)
+                if len(aw.interventions()) != 1:
+                    wrong.append(number)
+            if not torch.equal(logits(trace), plain):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert aw.interventions() == ()
+
+
+def test_a_task_inherits_what_is_in_force_and_changes_nothing_outside_of_it() -> None:
+    trace = text("Llama")
+    with aw.ablate_heads(trace, (0, 0)), aw.ablate_heads(trace, (1, 1)):
+        both = logits(trace)
+
+    async def main() -> tuple[Any, ...]:
+        with aw.ablate_heads(trace, (0, 0)):
+            alone = logits(trace)
+            inside, done = asyncio.Event(), asyncio.Event()
+
+            async def other() -> Any:
+                with aw.ablate_heads(trace, (1, 1)):
+                    found = logits(trace)
+                    inside.set()
+                    await done.wait()
+                return found
+
+            task = asyncio.create_task(other())
+            await inside.wait()
+            meanwhile = logits(trace)
+            done.set()
+            return alone, meanwhile, await task
+
+    alone, meanwhile, found = asyncio.run(main())
+    assert torch.equal(meanwhile, alone)
+    assert torch.equal(found, both)
 
 
 def test_rerun_and_diff() -> None:

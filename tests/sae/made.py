@@ -63,9 +63,9 @@ def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, text
     from attnwidgets.sae.site import resolve_site
     from attnwidgets.tracing.recording.borrow import borrowed
 
-    with borrowed(model):
+    with borrowed(model) as twin:
         corpus = Corpus(model, tokenizer, texts)
-        h = torch.cat([found for found, _ in counted(model, corpus, resolve_site(model, site))]).float()
+        h = torch.cat([found for found, _ in counted(twin, corpus, resolve_site(model, site))]).float()
     components = torch.linalg.svd(h - h.mean(0), full_matrices=False).Vh[:rank]
     directions = torch.zeros(d_sae, h.shape[-1])
     directions[: 2 * rank] = torch.cat([components, -components])

@@ -17,7 +17,7 @@ IDS = torch.tensor([[5, 9, 11, 7, 30, 8], [6, 9, 10, 11, 24, 5]])
 
 def states_at(model, name: str, **inputs) -> torch.Tensor:
     """What `reading` reads at a site."""
-    with borrowed(model), reading(model, resolve_site(model, name)) as read:
+    with borrowed(model) as twin, reading(twin, resolve_site(model, name)) as read:
         return read(input_ids=IDS, **inputs)
 
 

@@ -138,7 +138,7 @@ def test_another_threads_forward_is_not_recorded() -> None:
     ids = torch.tensor([IDS])
     plain = model(ids).logits
     results = []
-    with borrowed(model), recording(model) as session:
+    with borrowed(model) as twin, recording(twin) as session:
         other = threading.Thread(target=lambda: results.append(model(ids).logits))
         other.start()
         other.join()
@@ -154,8 +154,8 @@ def test_edits_reach_the_output_and_the_record() -> None:
     def silence(call: int, _module: Any, weights: Any, value: Any) -> Any:
         return (weights * 0 if call == 1 else weights), value
 
-    with borrowed(model), recording(model, [silence]) as session:
-        edited = model(ids).logits
+    with borrowed(model) as twin, recording(twin, [silence]) as session:
+        edited = twin(ids).logits
     assert not torch.allclose(edited, plain)
     kept = session.calls[1].weights
     assert kept is not None

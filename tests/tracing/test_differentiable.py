@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from torch import nn
 from attnwidgets.tracing import memory
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-from attnwidgets.tracing.gradients.frozen import frozen
 from attnwidgets.tracing.memory import graph_bytes
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
@@ -132,23 +130,13 @@ def test_the_model_comes_back_as_it_was() -> None:
     assert state_of(model) == before
 
 
-def test_models_that_share_tensors_may_overlap() -> None:
-    shared = nn.Linear(2, 2)
-    entered, leave = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with frozen(shared):
-            entered.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=other)
-    with frozen(shared):
-        thread.start()
-        assert entered.wait(10)
-    assert not shared.weight.requires_grad
-    leave.set()
-    thread.join()
-    assert shared.weight.requires_grad
+def test_parameters_require_their_gradients_meanwhile() -> None:
+    model = mixed_model()
+    before = state_of(model)
+    with differentiable(trace(model, None, IDS), "test") as run:
+        run()
+        assert state_of(model) == before
+        assert not any(parameter.requires_grad for parameter in run.model.parameters())
 
 
 def test_what_cannot_be_differentiated_is_refused_by_name() -> None:

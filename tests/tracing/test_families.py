@@ -122,9 +122,9 @@ def test_clip_has_a_stream_for_each_tower() -> None:
 
     picture = torch.randn(1, 3, 24, 24, generator=torch.Generator().manual_seed(1))
     sample = Sample(IDS, text_of_ids(None, IDS), others={"pixel_values": picture})
-    with borrowed(model):
-        inputs = collate(model, None, [sample])
-        (found,) = traces_of(model, model, None, [sample], inputs, record(model, inputs), 10**9)
+    with borrowed(model) as twin:
+        inputs = collate(twin, None, [sample])
+        (found,) = traces_of(twin, model, None, [sample], inputs, record(twin, inputs), 10**9)
     assert found.streams == ("text", "vision")
     with torch.no_grad():
         for config in (model.config, model.text_model.config, model.vision_model.config):

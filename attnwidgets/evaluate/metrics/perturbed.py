@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,42 +11,35 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-_MISSING = object()
-
 
 @contextmanager
 def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
-    """Add `noise` [token, dim] to the embeddings of the text `ids` [token], whatever runs the model.
+    """Add `noise` [token, dim] to the embeddings of the text `ids` [token], whatever runs the model here.
 
     The embeddings' own `forward` is wrapped, so that a method that reads, replaces or differentiates what
-    they return meets the changed ones. Other texts are read as ever; everything is undone at the end.
+    they return meets the changed ones. Other texts, threads and tasks read what they ever did; everything is
+    undone at the end.
     """
-    import torch
-
     from attnwidgets.tracing.places import word_embeddings
-    from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+    from attnwidgets.tracing.recording.borrow import held, unwrap
+    from attnwidgets.tracing.recording.own_calls import own_calls, own_method
 
-    def added(module: Any) -> Callable[..., Tensor]:
-        read = module.forward
-
-        def forward(given: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            found: Tensor = read(given, *args, **kwargs)
-            if given.shape[-1] != len(ids) or not torch.equal(given, ids.to(given.device).expand_as(given)):
-                return found
-            return found + noise.to(found)
-
-        return forward
-
-    with borrowed(unwrap(model)), ExitStack() as stack:
-        for module in word_embeddings(unwrap(model)):
-            before = vars(module).get("forward", _MISSING)
-            stack.callback(_put_back, module, before)
-            vars(module)["forward"] = added(module)
+    inner = unwrap(model)
+    twin = held(inner)
+    with own_calls() as own, ExitStack() as stack:
+        for module in (*word_embeddings(inner), *(() if twin is None else word_embeddings(twin))):
+            wrap = partial(partial, _added, ids, noise)
+            stack.enter_context(own_method(module, "forward", wrap, own))
         yield
 
 
-def _put_back(module: nn.Module, before: Any) -> None:
-    if before is _MISSING:
-        vars(module).pop("forward", None)
-    else:
-        vars(module)["forward"] = before
+def _added(
+    ids: Tensor, noise: Tensor, read: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Return what an embedding reads for `given`, with the noise where that is the text."""
+    import torch
+
+    found = read(given, *args, **kwargs)
+    if given.shape[-1] != len(ids) or not torch.equal(given, ids.to(given.device).expand_as(given)):
+        return found
+    return found + noise.to(found)

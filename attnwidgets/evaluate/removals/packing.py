@@ -151,7 +151,7 @@ def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
     rows.sort()
     numbers = {number: np.full((KINDS, len(one.gone)), np.nan) for number, one in packed.items()}
     fill = {"input_ids": id_of(first, "pad") or 0}
-    with borrowed(model), torch.no_grad():
+    with borrowed(model) as twin:
         for start in range(0, len(rows), batch_size):
             part = rows[start : start + batch_size]
             width = part[-1][0]
@@ -165,7 +165,7 @@ def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
                 )
                 for name in sorted(names)
             }
-            logits = model(**inputs, **options).logits
+            logits = twin(**inputs, **options).logits
             for number in dict.fromkeys(number for _, number, _ in part):
                 own = [at for at, (_, other, _) in enumerate(part) if other == number]
                 one = packed[number]

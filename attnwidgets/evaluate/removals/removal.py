@@ -252,10 +252,8 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
         options["use_cache"] = False
     if target.hidden_states:
         options["output_hidden_states"] = True
-    with borrowed(model), torch.no_grad():
-        yield lambda gone: trace.call(
-            model, inputs_without(trace, operator, stream, gone, takes), options, {}
-        )
+    with borrowed(model) as twin:
+        yield lambda gone: trace.call(twin, inputs_without(trace, operator, stream, gone, takes), options, {})
 
 
 def inputs_without(

@@ -72,9 +72,11 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
     The model is run once on a short input without its biases (parameters and numbers that are added; they are
     left out while it runs, and no weight is written) and CP-LRP is taken back from its largest logit. With
     every rule in place the relevances sum to that logit at the first block's input and at every later one,
-    whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. The verdict
-    is kept by architecture: the class, the classes of its modules and what its config chooses, whatever its
-    size or weights.
+    whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. What
+    belongs to the architecture is kept for it, the class, the classes of its modules and what its config
+    chooses, whatever its size or weights: that it conserves relevance, or has an operation without a rule. Sums
+    that differ may be the weights' doing and are taken again every time, and so is everything of a model with
+    hooks, which are no part of its architecture.
 
     AttnLRP itself does not sum to the logit (its softmax is not conservative); this check proves that its
     rules reach every operation.
@@ -88,12 +90,14 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
         A `Conservation`: true where relevance is conserved; its `problem` says where it is lost.
 
     Raises:
-        ValueError: Where gradients cannot be had (quantised weights, `torch.inference_mode`).
+        ValueError: Where gradients cannot be had (quantised weights, `torch.inference_mode`), the pass does
+            not fit the memory, or its numbers say nothing about the architecture: NaN or infinite (the
+            message names the layer), or a target of exactly zero.
         UnsupportedModelError: Where the model cannot be traced.
 
     Source: Ali et al. 2022, proposition 1; the check is attnwidgets' own.
     """
-    from attnwidgets.tracing.gradients.frozen import require_gradients
+    from attnwidgets.tracing.gradients.traced_model import require_gradients
     from attnwidgets.tracing.recording.borrow import unwrap
 
     given = model if hasattr(model, "stream_table") else None
@@ -105,19 +109,34 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
         raise TypeError(message)
     inner = unwrap(model if given is None else model.model)
     require_gradients(inner, "check_conservation")
-    key = (*architecture(inner), tolerance)
+    return verdict_on(inner, given, "check_conservation", tolerance=tolerance, again=again)
+
+
+def verdict_on(
+    model: nn.Module, trace: Any, purpose: str, *, tolerance: float = TOLERANCE, again: bool = False
+) -> Conservation:
+    """Return what `check_conservation` does; `purpose` stands in its messages."""
+    own = architecture(model)
+    key = None if own is None else (*own, tolerance)
     with _guard:
-        known = _verdicts.get(key)
+        known = None if key is None else _verdicts.get(key)
     if known is not None and not again:
         return known
-    verdict = _checked(_short(inner, given), tolerance)
-    with _guard:
-        _verdicts[key] = verdict
+    verdict = _checked(_short(model, trace), tolerance, purpose)
+    if key is not None and (verdict or not verdict.sums):
+        with _guard:
+            _verdicts[key] = verdict
     return verdict
 
 
-def architecture(model: nn.Module) -> tuple[Any, ...]:
-    """Return what a model's operations follow from: classes, and what its config chooses but sizes."""
+def architecture(model: nn.Module) -> tuple[Any, ...] | None:
+    """Return what a model's operations follow from: classes, and what its config chooses but sizes.
+
+    None where hooks or methods of single modules have a say in them.
+    """
+    own = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any("forward" in vars(part) or any(vars(part).get(kind) for kind in own) for part in model.modules()):
+        return None
     config: Any = getattr(model, "config", None)
     facts = config.to_dict() if hasattr(config, "to_dict") else {}
     return (
@@ -148,15 +167,15 @@ def _choices(prefix: str, facts: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _checked(trace: Any, tolerance: float) -> Conservation:
+def _checked(trace: Any, tolerance: float, purpose: str) -> Conservation:
     from attnwidgets.relevance.propagate import propagate
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
     name = type(trace.model).__name__
     try:
-        found = propagate(trace, _largest, "check_conservation", rule="cp_lrp", bias="drop", place="block")
-    except (UnsupportedModelError, ValueError) as error:
-        return Conservation(name, float("nan"), {}, str(error).removeprefix("check_conservation: "))
+        found = propagate(trace, _largest, purpose, rule="cp_lrp", bias="drop", place="block")
+    except UnsupportedModelError as error:
+        return Conservation(name, float("nan"), {}, str(error).removeprefix(f"{purpose}: "))
     for stream, states in found.states.items():
         wanted = len(trace.axes(stream)[0])
         if states.shape[-1] != wanted:
@@ -166,6 +185,11 @@ def _checked(trace: Any, tolerance: float) -> Conservation:
             )
             return Conservation(name, float("nan"), {}, problem)
     target = float(found.scores[0])
+    if target == 0:
+        raise ValueError(
+            f"{purpose}: the largest output of this {name} is exactly 0, so that relevance has nothing to "
+            "start from; look at its weights."
+        )
     sums = {
         stream: tuple(float(found.total(stream, layer)[0]) for layer in range(states.shape[1]))
         for stream, states in found.states.items()

@@ -188,15 +188,15 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
     Raises:
         UnsupportedModelError: Where relevance is not conserved, unless `force`.
     """
-    from attnwidgets.explanations.attribution.conservation import check_conservation
-    from attnwidgets.tracing.gradients.frozen import differentiable_model
+    from attnwidgets.explanations.attribution.conservation import verdict_on
+    from attnwidgets.tracing.gradients.traced_model import differentiable_model
     from attnwidgets.tracing.module_trace import ModuleTrace
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
-    differentiable_model(trace, method)
+    model = differentiable_model(trace, method)
     if isinstance(trace, ModuleTrace):
         return None
-    verdict = check_conservation(trace)
+    verdict = verdict_on(model, trace, method)
     if not verdict and not force:
         message = (
             f"{method}: {verdict.sentence} Its relevances would not mean what they should; force=True "

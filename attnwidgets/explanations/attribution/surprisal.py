@@ -123,11 +123,10 @@ def _pseudo(trace: Trace, batch_size: int) -> NDArray[np.float64]:
             "pseudo=True needs a masked language model and its tokenizer, which has a mask token "
             "(AutoModelForMaskedLM)"
         )
-    model: Any = unwrap(trace.model)
     special = trace.units["token"].special
     wanted = [i for i in range(len(trace.input_ids)) if not special[i]]
     found = np.zeros(len(trace.input_ids))
-    with borrowed(model):
+    with borrowed(unwrap(trace.model)) as twin:
         for start in progress(range(0, len(wanted), batch_size), desc="masking one token after the other"):
             places = wanted[start : start + batch_size]
             inputs = {name: _copies(value, len(places)) for name, value in trace.inputs.items()}
@@ -136,7 +135,7 @@ def _pseudo(trace: Trace, batch_size: int) -> NDArray[np.float64]:
             at = torch.tensor(places, device=masked.device)
             own = masked[rows, at].clone()
             masked[rows, at] = mask
-            out = model(**(inputs | {"input_ids": masked})).logits[rows, at]
+            out = twin(**(inputs | {"input_ids": masked})).logits[rows, at]
             found[places] = -out.double().log_softmax(-1).gather(-1, own[:, None])[:, 0].cpu().numpy()
     return found
 

@@ -115,8 +115,9 @@ def value_zeroing(
     numbers = tuple(range(trace.n_layers(stream)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
 
+    import torch
+
     from attnwidgets.tracing.algebra.resume import resume
-    from attnwidgets.tracing.recording.borrow import borrowed
     from attnwidgets.tracing.rerun import captured
 
     blocks = captured(trace, stream, "value_zeroing")
@@ -127,7 +128,7 @@ def value_zeroing(
     def layer_of(number: int) -> NDArray[np.floating]:
         after = blocks.after_final_norm if normed and number == numbers[-1] else None
         resumed = resume(trace, number, stream)
-        with borrowed(blocks.model):
+        with torch.no_grad():
             raw, floor = _distances(
                 blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed
             )

@@ -114,8 +114,8 @@ def feature_stats(
     about = _fingerprint(sae, inner, place.name, chosen, [*options.items(), window, corpus.context])
     kept = None if checkpoint is None else _Checkpoint(Path(checkpoint), about, checkpoint_seconds)
     first: Sequence[int] = ()
-    with borrowed(inner), borrowed_tokenizer(corpus.tokenizer):
-        encode = _encoder(sae, inner, corpus, place, chosen)
+    with borrowed(inner) as twin, borrowed_tokenizer(corpus.tokenizer):
+        encode = _encoder(sae, twin, corpus, place, chosen)
         for windows, done in _chunks(corpus, read, kept, tally):
             first = first or windows[0].ids
             tally.add(encode(windows))

@@ -30,6 +30,7 @@ from attnwidgets.sae.sae import SAE, as_sae
 from attnwidgets.sae.tap import Tap
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import special_ids, text_tokenizer
+from attnwidgets.tracing.recording.own_calls import own_calls, own_uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -132,15 +133,15 @@ class Steering:
         if self._tap is not None:
             raise RuntimeError("this steering is entered already; make another with aw.steer.")
         try:
-            if self._given is not self._model or any(
-                getattr(module, "_compiled_call_impl", None) is not None for module in self._model.modules()
-            ):
-                # A compiled graph does not know hooks that came after it.
+            own = self._stack.enter_context(own_calls())
+            self._stack.enter_context(own_uncompiled(self._model, own))
+            if self._given is not self._model:
+                # What wraps a compiled model does not know hooks that came after it.
                 self._stack.enter_context(torch.compiler.set_stance("force_eager"))
-            self._watch = PassWatch(self._model, self.site)
+            self._watch = PassWatch(self._model, self.site, own)
             self._stack.callback(self._watch.remove)
             # Before other hooks: what else looks at these states sees them steered.
-            self._tap = Tap(self._model, self.site, self._steered, first=True)
+            self._tap = Tap(self._model, self.site, self._steered, first=True, own=own)
             self._stack.callback(self._tap.remove)
         except BaseException:
             self._stack.close()

@@ -111,7 +111,7 @@ class Steered:
     def reach(self, feature: int) -> Reach:
         """Return how far a feature moves the states of this text; the model is run once for all features."""
         if "states" not in self._kept:
-            with borrowed(self._model), reading(self._model, self._site) as read:
+            with borrowed(self._model) as twin, reading(twin, self._site) as read:
                 states = read(**self._inputs())
             self._kept["states"] = states.reshape(-1, states.shape[-1]).to(self.sae.W_enc)
         h = self._kept["states"]
@@ -130,9 +130,9 @@ class Steered:
         if "chosen" not in self._kept:
             plain = self._kept["states"]
             with (
-                borrowed(self._model),
-                self._steering(feature, -1.0),
-                reading(self._model, self._site) as read,
+                borrowed(self._model) as twin,
+                self._steering(twin, feature, -1.0),
+                reading(twin, self._site) as read,
             ):
                 moved = read(**self._inputs())
             self._kept["chosen"] = (moved.reshape(plain.shape).to(plain) != plain).any(-1)
@@ -148,8 +148,8 @@ class Steered:
         options = {"use_cache": False} if "use_cache" in forward_parameters(self._model) else {}
         return {**self.trace.inputs, **options}
 
-    def _steering(self, feature: int, scale: float) -> Steering:
-        return steer(self._model, self.sae, [feature], scale, **self._options)
+    def _steering(self, model: Any, feature: int, scale: float) -> Steering:
+        return steer(model, self.sae, [feature], scale, **self._options)
 
     # Before and after.
 
@@ -164,7 +164,7 @@ class Steered:
         Raises:
             LookupError: There is nothing of this kind.
         """
-        ways: dict[str, Callable[[], Any]] = {
+        ways: dict[str, Callable[[Any], Any]] = {
             "outcomes": self._outcomes,
             "text": self._text,
             "sentences": self._likeness,
@@ -173,17 +173,17 @@ class Steered:
             raise LookupError(
                 f"there is no {kind!r} to compare here; there is {', '.join(self.kinds) or 'nothing'}."
             )
-        with borrowed(self._model), borrowed_tokenizer(self._reader):
+        with borrowed(self._model) as twin, borrowed_tokenizer(self._reader):
             if kind not in self._kept:
-                self._kept[kind] = ways[kind]()
-            steering = self._steering(feature, scale)
+                self._kept[kind] = ways[kind](twin)
+            steering = self._steering(twin, feature, scale)
             with steering:
-                after = ways[kind]()
+                after = ways[kind](twin)
         return self._kept[kind], after, steering
 
-    def _outcomes(self) -> NDArray[Any]:
+    def _outcomes(self, model: Any) -> NDArray[Any]:
         """Return the probability of every class, or of every token where the trace's prediction stands."""
-        logits = own_logits(self.trace, self._model(**self._inputs()))
+        logits = own_logits(self.trace, model(**self._inputs()))
         if logits is None:  # there is a prediction
             raise AssertionError
         if logits.dim() > 1:
@@ -204,15 +204,15 @@ class Steered:
     def _config(self) -> Any:
         return getattr(self._model, "config", None)
 
-    def _likeness(self) -> NDArray[Any]:
+    def _likeness(self, model: Any) -> NDArray[Any]:
         """Return the cosines of the text with sentences, which are never steered."""
         if "embedded" not in self._kept:
-            self._kept["embedded"] = self._embedded_sentences()
-        own = _pooled(self._model(**self._inputs()), self.trace.inputs.get("attention_mask"))
+            self._kept["embedded"] = self._embedded_sentences(model)
+        own = _pooled(model(**self._inputs()), self.trace.inputs.get("attention_mask"))
         cosines: NDArray[Any] = (self._kept["embedded"] @ own[0]).float().cpu().numpy()
         return cosines
 
-    def _embedded_sentences(self) -> Tensor:
+    def _embedded_sentences(self, model: Any) -> Tensor:
         found = []
         for start in progress(range(0, len(self.sentences), _BATCH), "reading sentences"):
             batch = self._reader(
@@ -221,11 +221,10 @@ class Steered:
                 truncation=True,
                 return_tensors="pt",
             ).to(self._device)
-            found.append(_pooled(self._model(**batch), batch["attention_mask"]))
+            found.append(_pooled(model(**batch), batch["attention_mask"]))
         return torch.cat(found)
 
-    def _text(self) -> str:
-        model: Any = self._model
+    def _text(self, model: Any) -> str:
         options = greedy(model, self.new)
         inputs = {name: value for name, value in self.trace.inputs.items() if name != "decoder_input_ids"}
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))

@@ -110,8 +110,8 @@ def train(
         else:
             where = Path(checkpoint)
             where.mkdir(exist_ok=True)
-        with borrowed(inner), borrowed_tokenizer(corpus.tokenizer):
-            states = harvest(inner, corpus, place, where, max_tokens=max_tokens, about=about)
+        with borrowed(inner) as twin, borrowed_tokenizer(corpus.tokenizer):
+            states = harvest(twin, corpus, place, where, max_tokens=max_tokens, about=about)
         if checkpoint is None:
             stack.callback(states.remove)
         if states.tokens < batch_size:

@@ -12,6 +12,7 @@ import torch
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.rerun import RecordedBlock, captured
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
@@ -64,7 +65,7 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
     """
     with _lock:
         kept = _blocks(trace, stream, method)[layer]
-        if kept.weights != _weights(kept.candidates[0].module):
+        if kept.weights != _weights(origin(kept.candidates[0].module)):
             raise UnsupportedModelError(
                 f"{method} is not available: the model was changed since it was traced (layer {layer} has "
                 "other weights than then); trace it again, or put them back."
@@ -84,7 +85,7 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
 
 def _prove(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
     """Return the block under the layout that recomputes its output best, if that is good enough."""
-    module = candidates[0].module
+    module = origin(candidates[0].module)
     known = _proved.get(module)
     structure = structure_of(module)
     if known is not None and known[1] == structure:
@@ -206,7 +207,7 @@ def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
                     "has other queries than then); trace it again."
                 )
             views = tuple(_viewed(recorded.model, fits, block, method))
-            blocks.append(_Kept(views, _weights(views[0].module)))
+            blocks.append(_Kept(views, _weights(origin(views[0].module))))
         _runs.setdefault(trace, {})[stream] = blocks
         return blocks
 
@@ -221,7 +222,7 @@ def _viewed(model: nn.Module, fits: list[Fit], recorded: RecordedBlock, method: 
     called = [call.name for call in recorded.calls]
     values = [tensor[0].to(dtype) for tensor in recorded.values]
     found = []
-    for layout, name, module in fits:
+    for layout, name, _ in fits:
         paths = [layout.attention] + ([layout.cross.attention] if layout.cross else [])
         names = [f"{name}.{path}".lstrip(".") for path in paths]
         if called not in (names, names[:1]):
@@ -230,7 +231,7 @@ def _viewed(model: nn.Module, fits: list[Fit], recorded: RecordedBlock, method: 
         found.append(
             Block(
                 model,
-                module,
+                model.get_submodule(name),
                 layout if crossed else replace(layout, cross=None),
                 recorded.calls[0],
                 recorded.hidden[0].to(dtype),

@@ -16,7 +16,6 @@ from attnwidgets.tracing.recording.attention_function import (
     attention_weights,
     repeat_heads,
 )
-from attnwidgets.tracing.recording.borrow import borrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,8 +49,8 @@ class Block:
     """One attention of one block in one recorded pass. Tensors are in the model's `tail_dtype`.
 
     Args:
-        model: The model it belongs to.
-        module: The block.
+        model: The twin that was run, which it belongs to.
+        module: The block in it.
         layout: Its description, proved.
         call: Its attention call, of a batch of one.
         hidden: What that attention is added to [token, dim]: the block's input, or what its self-attention
@@ -200,15 +199,11 @@ class Block:
         return self.middle + self._feed(self.norm2(read) if self.norm2 is not None else read)
 
     def _feed(self, x: Tensor) -> Tensor:
-        # Some of these modules hold dropout: the block is borrowed, for they may be in training mode.
-        with borrowed(self.module):
+        with torch.no_grad():
             return self.through(self.layout.mlp, x)
 
     def through(self, paths: Iterable[str], states: Tensor) -> Tensor:
-        """Return states [row, dim] after some steps of the block, in their own precision.
-
-        The model is to be held by `borrowed` meanwhile.
-        """
+        """Return states [row, dim] after some steps of the block, in their own precision."""
         for path in filter(None, paths):
             states = run(resolved(self.module, path), states)
         return states

@@ -18,7 +18,6 @@ from attnwidgets.tracing.algebra.decomposition import Rules, Vectors
 from attnwidgets.tracing.algebra.modules import Norm
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Step, read_steps
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError, repeat_heads
-from attnwidgets.tracing.recording.borrow import borrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -279,7 +278,7 @@ def read_layer(block: Block, method: str) -> DecomposedLayer:
     order = block.layout.order
     matrix, row, bias = block.branch()
     try:
-        with borrowed(block.model):
+        with torch.no_grad():
             steps = [resolved(block.module, path) for path in block.layout.mlp]
             feed = read_steps(steps, block.hidden.shape[-1], block.hidden)
     except UnsupportedModelError as error:

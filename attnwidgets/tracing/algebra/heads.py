@@ -178,9 +178,9 @@ def head_of(trace: Trace, stream: str, method: str, position: int | None) -> Hea
     row = trace.logits if whole else trace.logits[position or 0]
     expected = row.to(last.output)
     bound = tolerance(last.call.query.dtype) * expected.norm()
-    with borrowed(model):
+    with borrowed(model) as twin:
         for layout in HEADS:
-            parts = [_modules(model, paths) for paths in (layout.before, layout.steps)]
+            parts = [_modules(twin, paths) for paths in (layout.before, layout.steps)]
             if (layout.reads == "each") == whole or None in parts:
                 continue
             try:

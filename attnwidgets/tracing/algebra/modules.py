@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from attnwidgets.tracing.recording.twin import origin, twin_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -72,7 +74,7 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
     gain = like.new_ones(dim) if weight is None else weight.detach().to(like)
     shift = None if shift is None else shift.detach().to(like)
     eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    kind = _kinds.get(module)
+    kind = _kinds.get(origin(module))
     if eps is not None and kind is not None and kind[0] is type(module):
         return Norm(gain + kind[2], shift, float(eps), kind[1])
     probe = torch.linspace(-1, 2, dim, dtype=like.dtype if weight is None else weight.dtype)
@@ -88,7 +90,7 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
             norm = Norm(gain + one, shift, _eps(norm, tiny, _SMALL * probe), centred)
         found.append((float((norm(probe) - made).norm()), norm, one))
     _, best, one = min(found, key=lambda item: item[0])
-    _kinds[module] = type(module), best.centred, one
+    _kinds[origin(module)] = type(module), best.centred, one
     return best
 
 
@@ -134,7 +136,8 @@ def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
         for name, tensor in tensors
         if tensor.is_floating_point() and tensor.dtype != x.dtype
     }
-    made = torch.func.functional_call(step, wider, (x[None],)) if wider else step(x[None])
+    # On a twin, since others may call the step meanwhile.
+    made = torch.func.functional_call(twin_of(step), wider, (x[None],)) if wider else step(x[None])
     if isinstance(made, tuple):
         made = made[0]
     states: Tensor = made.reshape(len(x), -1)

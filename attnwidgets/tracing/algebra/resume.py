@@ -51,8 +51,6 @@ class Piece:
 class Resumed:
     """A described block, to be finished without the values of some keys.
 
-    The model is to be held by `borrowed` meanwhile.
-
     Attributes:
         read: Whether any head of a query reads a key [query, key].
     """
@@ -171,10 +169,7 @@ class Resumed:
 
 
 def resume(trace: object, layer: int, stream: str) -> Resumed | None:
-    """Return a layer ready to be finished, its description proved; None where none is true of it.
-
-    Not to be called while the model is borrowed.
-    """
+    """Return a layer ready to be finished, its description proved; None where none is true of it."""
     try:
         block = block_of(trace, layer, stream, "value_zeroing")
     except UnsupportedModelError:

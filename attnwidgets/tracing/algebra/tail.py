@@ -23,6 +23,7 @@ from attnwidgets.tracing.algebra.modules import is_norm
 from attnwidgets.tracing.algebra.product import Product
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, read_steps
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.twin import origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +87,6 @@ class MLP:
 def read_mlp(block: Block, x: Tensor) -> MLP | None:
     """Return a block's MLP, or None where it is none of the known kinds, or a hook watches its modules.
 
-    The model is to be held by `borrowed` meanwhile.
-
     Args:
         block: A proved block.
         x: What the MLP reads [token, dim], to try it on.
@@ -107,14 +106,15 @@ def read_mlp(block: Block, x: Tensor) -> MLP | None:
             mlp = MLP((first,), function, second, tuple(rest))
         case _:
             return None
-    structure = structure_of(block.module)
-    if _believed.get(block.module) != structure:
+    own = origin(block.module)
+    structure = structure_of(own)
+    if _believed.get(own) != structure:
         x = x[:_TRIED]
         expected = block.through(block.layout.mlp, x)
         off = mlp.finish([first(x) for first in mlp.first]) - expected
         if not off.norm() <= _TOLERANCE * expected.norm():
             return None
-        _believed[block.module] = structure
+        _believed[own] = structure
     return mlp
 
 

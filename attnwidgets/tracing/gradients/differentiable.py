@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.tracing.gradients.frozen import differentiable_model, frozen, traced_model
 from attnwidgets.tracing.gradients.taps import AttentionTaps, BlockTaps, EmbeddingTap
+from attnwidgets.tracing.gradients.traced_model import differentiable_model, traced_model
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.places import block_names, recorded, word_embeddings
@@ -220,9 +220,8 @@ def differentiable(
 ) -> Iterator[Runner]:
     """Borrow a trace's model and yield a function that runs it on the trace's inputs with gradients.
 
-    Meanwhile no parameter requires a gradient, so that what does depends on the inputs; afterwards every flag
-    is as it was. A model in half precision runs in float32, on a copy of its weights, unless `precision` is
-    "model".
+    It runs on a twin, no parameter of which requires a gradient, so that what does depends on the inputs. A
+    model in half precision runs in float32, on a copy of its weights, unless `precision` is "model".
 
     Args:
         trace: What `aw.trace` returned.
@@ -235,13 +234,11 @@ def differentiable(
         ValueError: Under `torch.inference_mode()`, or with quantised weights, where gradients are taken.
         UnsupportedModelError: If the trace has no model.
     """
-    model = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
+    own = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
     require_same_interventions(trace, purpose)
     with ExitStack() as stack:
-        stack.enter_context(borrowed(model))
-        if back:
-            stack.enter_context(frozen(model))
-        else:
+        model = stack.enter_context(borrowed(own))
+        if not back:
             # What is made in here stands in no graph, and may all the same be read and replaced.
             stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.set_grad_enabled(back))

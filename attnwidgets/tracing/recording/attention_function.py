@@ -7,13 +7,17 @@ architecture.
 
 from __future__ import annotations
 
-import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from attnwidgets.tracing.recording.twin import origin
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
     from torch import Tensor, nn
 
 NAME = "attnwidgets"
@@ -67,7 +71,15 @@ class Observer(Protocol):
 
 
 class Changer(Protocol):
-    """What changes the attention of a module for everyone who calls it."""
+    """What changes the attention of a module for whoever calls it from the same thread and task."""
+
+    @property
+    def active(self) -> Sequence[object]:
+        """What is in force; none where the last has been left."""
+
+    @property
+    def modules(self) -> AbstractSet[nn.Module]:
+        """The attention modules of the model that it changes."""
 
     def weigh(
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
@@ -78,11 +90,17 @@ class Changer(Protocol):
         """Return what the heads return, [batch, head, query, dim]."""
 
 
-# By module and not by context, since what is changed is the model, whatever thread generates with it.
-changers: weakref.WeakKeyDictionary[nn.Module, Changer] = weakref.WeakKeyDictionary()
-
-# A context variable, so that a recording in one thread never sees a call made by another.
+# Context variables, so that what one thread or task records or changes never concerns a call of another's.
+changers: ContextVar[tuple[Changer, ...]] = ContextVar("attnwidgets_changers", default=())
 observer: ContextVar[Observer | None] = ContextVar("attnwidgets_observer", default=None)
+
+
+def changer_of(module: nn.Module) -> Changer | None:
+    """Return what changes the attention of a module, or of what it is a twin of; None where nothing does."""
+    table = changers.get()
+    own = origin(module) if table else module
+    # A task that was started inside of a `with` block remembers it after its end.
+    return next((one for one in reversed(table) if one.active and own in one.modules), None)
 
 
 def repeat_heads(states: Tensor, n_heads: int) -> Tensor:
@@ -154,7 +172,7 @@ def attention(
     settings: dict[str, Any] = {"mask": attention_mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}
     weights = attention_weights(query, key, **settings)
-    watching, changing = observer.get(), changers.get(module)
+    watching, changing = observer.get(), changer_of(module)
     plain = weights
     if changing is not None:
         weights = changing.weigh(module, query, key, weights, settings)

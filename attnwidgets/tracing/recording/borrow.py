@@ -1,33 +1,23 @@
-"""Borrow a model: use it for a while and hand it back exactly as it was."""
+"""Borrow a model: use a twin of it for a while, so that whoever else calls the model sees it as it was."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import weakref
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-_IMPLEMENTATION = "_attn_implementation_internal"
-# Set by transformers on models whose output-capturing hooks it has installed for good.
-_CAPTURING = "_output_capturing_hooks_installed"
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-)
-
-# Configs cannot be hashed nor carry foreign attributes (they are saved as JSON), so locks are kept by
-# identity.
-_locks: dict[int, tuple[weakref.ref[object], threading.RLock]] = {}
-_locks_guard = threading.Lock()
+# The twins that this thread and task works with, by the ids of the modules they stand for.
+_held: ContextVar[tuple[Mapping[int, nn.Module], ...]] = ContextVar("held", default=())
 
 
 def unwrap(model: Any) -> nn.Module:
@@ -51,7 +41,7 @@ def configs_of(model: nn.Module) -> list[Any]:
     found: dict[int, Any] = {}
 
     def add(config: object) -> None:
-        if config is None or id(config) in found or not hasattr(config, _IMPLEMENTATION):
+        if config is None or id(config) in found or not hasattr(config, IMPLEMENTATION):
             return
         found[id(config)] = config
         for name in getattr(config, "sub_configs", {}):
@@ -62,15 +52,6 @@ def configs_of(model: nn.Module) -> list[Any]:
     return list(found.values())
 
 
-def _lock_of(config: object) -> threading.RLock:
-    with _locks_guard:
-        for key in [key for key, (ref, _) in _locks.items() if ref() is None]:
-            del _locks[key]
-        if id(config) not in _locks:
-            _locks[id(config)] = (weakref.ref(config), threading.RLock())
-        return _locks[id(config)][1]
-
-
 @contextmanager
 def implementation(model: nn.Module, name: str) -> Iterator[None]:
     """Switch every config of a model to an attention implementation, and back afterwards whatever happens.
@@ -79,54 +60,42 @@ def implementation(model: nn.Module, name: str) -> Iterator[None]:
     kernels and does not reach models that are only partly on the attention interface.
     """
     configs = configs_of(model)
-    before = [getattr(config, _IMPLEMENTATION) for config in configs]
+    before = [getattr(config, IMPLEMENTATION) for config in configs]
     try:
         for config in configs:
-            setattr(config, _IMPLEMENTATION, name)
+            setattr(config, IMPLEMENTATION, name)
         yield
     finally:
         for config, value in zip(configs, before, strict=True):
-            setattr(config, _IMPLEMENTATION, value)
+            setattr(config, IMPLEMENTATION, value)
+
+
+def held(module: nn.Module) -> nn.Module | None:
+    """Return the twin of a module that is borrowed in this thread and task, or None."""
+    return next((twins[id(module)] for twins in reversed(_held.get()) if id(module) in twins), None)
 
 
 @contextmanager
 def borrowed(model: nn.Module) -> Iterator[nn.Module]:
-    """Hold a model alone, in evaluation mode and without gradients, then restore it.
+    """Yield a twin of a model, in evaluation mode, to be run without gradients; see `twin.twin_of`.
 
-    Restored, also after an exception or an interrupt: each module's training flag and hooks, and
-    transformers' note that it installed output-capturing hooks. Compiled parts run uncompiled meanwhile,
-    since a compiled graph calls no attention function that could be recorded. Nothing here touches dtype,
-    device, `requires_grad` or the cache setting.
+    Whatever is done to the twin, the model is as it was for everybody, meanwhile too. Borrowed again
+    within, in the same thread and task, the model or a part of it is the same twin, with what was done to it.
     """
-    modules = list(model.modules())
-    with ExitStack() as stack:
-        for lock in (_lock_of(config) for config in sorted(configs_of(model) or [model], key=id)):
-            stack.enter_context(lock)
-        training = [module.training for module in modules]
-        hooks = [dict(table) if table else None for table in _hook_tables(modules)]
-        capturing = [_CAPTURING in vars(module) for module in modules]
-        stack.enter_context(torch.no_grad())
-        if any(getattr(module, "_compiled_call_impl", None) is not None for module in modules):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        try:
-            if any(training):
-                model.eval()
-            yield model
-        finally:
-            for module, mode, captured in zip(modules, training, capturing, strict=True):
-                if module.training != mode:
-                    module.training = mode
-                if not captured and _CAPTURING in vars(module):
-                    delattr(module, _CAPTURING)
-            for now, entries in zip(_hook_tables(modules), hooks, strict=True):
-                if len(now) != len(entries or ()):
-                    now.clear()
-                    now.update(entries or {})
-
-
-def _hook_tables(modules: list[nn.Module]) -> list[dict[int, Any]]:
-    """Return the tables of hooks of some modules, one for each kind."""
-    return [getattr(module, kind) for module in modules for kind in _HOOKS]
+    twin = held(model)
+    if twin is not None:
+        with torch.no_grad():
+            yield twin
+        return
+    twin = twin_of(model)
+    twins = twins_in(twin)
+    _held.set((*_held.get(), twins))
+    try:
+        with torch.no_grad():
+            yield twin
+    finally:
+        # Not by a token: a generator may be closed from another context.
+        _held.set(tuple(other for other in _held.get() if other is not twins))
 
 
 @contextmanager

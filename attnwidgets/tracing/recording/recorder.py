@@ -13,7 +13,7 @@ from attnwidgets.tracing.recording.attention_function import (
     NAME,
     UnsupportedModelError,
     attention,
-    changers,
+    changer_of,
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
@@ -100,10 +100,10 @@ def register() -> None:
 def recording(
     model: nn.Module, edits: Sequence[Edit] = (), listeners: Sequence[Listener] = ()
 ) -> Iterator[Recording]:
-    """Switch a borrowed model to the recording attention function for the duration.
+    """Switch a model to the recording attention function for the duration.
 
     Args:
-        model: A model held by `borrowed`.
+        model: A twin that `borrowed` yields.
         edits: Called at every attention call, in order; each may replace weights and values.
         listeners: Called after every attention call with what its heads return.
     """
@@ -190,7 +190,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
 
 def _changed(model: nn.Module) -> bool:
     """Return whether an intervention is in force on a model."""
-    return bool(changers) and any(module in changers for module in model.modules())
+    return any(changer_of(module) is not None for module in model.modules())
 
 
 def _difference(

@@ -278,14 +278,14 @@ def _run(
     size = BATCH if all(not sample.others for sample in samples) else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
-    with borrowed(model), borrowed_tokenizer(reader):
+    with borrowed(model) as twin, borrowed_tokenizer(reader):
         for start in progress(starts, desc="tracing"):
             part = [
-                _with_decoder(model, reader, sample, target_text, max_new_tokens)
+                _with_decoder(twin, reader, sample, target_text, max_new_tokens)
                 for sample in samples[start : start + size]
             ]
-            inputs = collate(model, reader, part)
-            traces += traces_of(model, given, tokenizer, part, inputs, record(model, inputs), budget)
+            inputs = collate(twin, reader, part)
+            traces += traces_of(twin, given, tokenizer, part, inputs, record(twin, inputs), budget)
     return traces
 
 

@@ -16,11 +16,11 @@ import attnwidgets as aw
 from attnwidgets.explanations.attribution.lrp import lrp
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
-from attnwidgets.tracing.gradients.frozen import frozen
 from attnwidgets.tracing.module_trace import trace_module
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import implementation
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.recording.twin import twin_of
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
 
@@ -158,8 +158,9 @@ def test_pictures_are_read_by_patch_or_by_pixel():
     assert by_pixel.source_unit.grid == (3, 3)
 
     leaf = pixels[None].clone().requires_grad_()
-    with frozen(model), implementation(model, "eager"), single_activations(model), Rules("attnlrp"):
-        score = model(leaf.clone()).logits[0, 1]
+    twin = twin_of(model)
+    with implementation(twin, "eager"), single_activations(twin), Rules("attnlrp"):
+        score = twin(leaf.clone()).logits[0, 1]
     relevance = (leaf * torch.autograd.grad(score, leaf)[0]).detach()[0]
     for row, column in ((0, 0), (1, 2), (2, 2)):
         patch = relevance[:, row * 8 : row * 8 + 8, column * 8 : column * 8 + 8]

@@ -9,7 +9,6 @@ from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.tracing.algebra import resume as resuming
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.tail import read_tail
-from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.mixing.zeroing import (
@@ -90,7 +89,7 @@ def test_euclidean_distances_are_lengths_of_differences():
 def test_mlps_are_taken_apart_in_every_family(family, dtype):
     """Else the numbers are the same, and take two or three times as long."""
     found = traced(family, dtype)
-    with borrowed(found.model), torch.no_grad():
+    with torch.no_grad():
         block = block_of(found, 0, found.default_stream, "test")
         tail = read_tail(block)
         assert tail is not None

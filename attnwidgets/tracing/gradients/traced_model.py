@@ -1,9 +1,7 @@
-"""Whether a model can be differentiated, and its parameters as constants while it is."""
+"""Whether a model can be differentiated."""
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,44 +10,12 @@ from attnwidgets.tracing.recording.attention_function import UnsupportedModelErr
 from attnwidgets.tracing.recording.borrow import unwrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor, nn
+    from torch import nn
 
     from attnwidgets.tracing.trace import Trace
 
-# How many hold a tensor, and whether it required a gradient before the first.
-_frozen: dict[int, tuple[int, bool]] = {}
-_frozen_guard = threading.Lock()
-
 # How the libraries that quantise call their modules.
 _QUANTISED = ("quantized", "bitsandbytes", "quantlinear", "qlinear", "wqlinear", "hqq", "eetq", "aqlm")
-
-
-@contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
-    """Let no tensor of a model require a gradient for the duration; models that share tensors may overlap."""
-    tensors = [*model.parameters(), *(buffer for buffer in model.buffers() if buffer.is_leaf)]
-    done: list[Tensor] = []
-    try:
-        for tensor in tensors:
-            with _frozen_guard:
-                count, before = _frozen.get(id(tensor), (0, tensor.requires_grad))
-                _frozen[id(tensor)] = (count + 1, before)
-                done.append(tensor)
-                if tensor.requires_grad:
-                    tensor.requires_grad = False
-        yield
-    finally:
-        for tensor in done:
-            with _frozen_guard:
-                count, before = _frozen[id(tensor)]
-                if count > 1:
-                    _frozen[id(tensor)] = (count - 1, before)
-                else:
-                    del _frozen[id(tensor)]
-                    if before:
-                        tensor.requires_grad = True
 
 
 def differentiable_model(trace: Trace, purpose: str) -> nn.Module:
