@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.sites import Site
 
 _LOGGER = logging.getLogger("attnwidgets")
+# Models whose other callers have been told of, once each.
+_told: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _ELSEWHERE = (
     "another thread or task calls this %s, and sees it without the interventions in force here (%s). To "
     "include a thread of yours, start it as "
@@ -233,7 +236,6 @@ class _Session:
         self._pass = _Pass()
         self._undo = ExitStack()
         self._own: Callable[[], bool] = bool
-        self._told = False
 
     def begin(self) -> None:
         """Switch the model for our own calls, and the twin of it that is borrowed here, if one is."""
@@ -265,8 +267,8 @@ class _Session:
 
     def _before(self, model: nn.Module, *_: Any) -> None:
         if not self._own():
-            if not self._told:
-                self._told = True
+            if self.model not in _told:
+                _told.add(self.model)
                 _LOGGER.warning(_ELSEWHERE, type(model).__name__, "; ".join(one.said for one in self.active))
             return
         if _session_of(self.model) is self:

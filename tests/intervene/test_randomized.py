@@ -287,8 +287,12 @@ def test_a_map_begun_before_does_not_go_on_with_other_weights(minilm, method):
     expected = aw.explain(aw.trace(model, tokenizer, text), method).values
     found = aw.explain(aw.trace(model, tokenizer, text), method)
     found.layer(0)
-    with aw.randomized(model), pytest.raises(ValueError, match=r"trace it again|returns something else"):
-        found.layer(3)
+    with aw.randomized(model):
+        if method == "value_zeroing":  # holds the blocks that it calls as they were recorded
+            np.testing.assert_array_equal(found.layer(3), expected[3])
+        else:
+            with pytest.raises(ValueError, match="trace it again"):
+                found.layer(3)
     np.testing.assert_array_equal(found.values, expected)
 
 

@@ -17,6 +17,7 @@ from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed
+from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
@@ -75,7 +76,7 @@ def test_a_block_with_two_attentions_is_seen_from_each(family: str) -> None:
     _, found = make(family)
     whole = block_of(found, 1, "decoder", "test")
     beyond = block_of(found, 1, "cross", "test")
-    assert whole.module is beyond.module
+    assert origin(whole.module) is origin(beyond.module)
     assert whole.n_heads == beyond.n_heads == 4
     assert torch.equal(beyond.weights(), found.attention_layer(1, "cross"))
     assert torch.equal(whole.output, beyond.output)
@@ -113,7 +114,7 @@ def test_a_prefix_of_keys_is_nobodys_own() -> None:
 def test_norms_equal_brute_force_by_letting_one_value_through(family: str) -> None:
     model, found = make(family)
     block = block_of(found, 1, "self", "test")
-    n, out = len(block.hidden), block.part(block.layout.after or block.layout.out)
+    n, out = len(block.hidden), origin(block.part(block.layout.after or block.layout.out))
     mixed: dict[int, torch.Tensor] = {}
 
     def added(kept: int) -> torch.Tensor:

@@ -73,10 +73,10 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
     left out while it runs, and no weight is written) and CP-LRP is taken back from its largest logit. With
     every rule in place the relevances sum to that logit at the first block's input and at every later one,
     whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. What
-    belongs to the architecture is kept for it, the class, the classes of its modules and what its config
-    chooses, whatever its size or weights: that it conserves relevance, or has an operation without a rule. Sums
-    that differ may be the weights' doing and are taken again every time, and so is everything of a model with
-    hooks, which are no part of its architecture.
+    belongs to the architecture is kept for it (the class, the classes of its modules and what its config
+    chooses, whatever its size or weights): that it conserves relevance, or has an operation without a rule.
+    Sums that differ may be the weights' doing and are taken again every time, and so is everything of a model
+    with hooks, which belong to that model.
 
     AttnLRP itself does not sum to the logit (its softmax is not conservative); this check proves that its
     rules reach every operation.
