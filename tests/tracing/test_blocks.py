@@ -17,9 +17,9 @@ from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed
-from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.recording.twin import origin
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, IDS, JOINED, MORE
 

@@ -108,7 +108,8 @@ def _special(trace: Trace, name: str) -> int | None:
 
 
 def _rows(table: Any, ids: Tensor, like: Tensor) -> Tensor:
-    rows: Tensor = table(ids.to(next(table.parameters()).device).unsqueeze(0))[0].detach().to(like)
+    # Where its rows end up: an offloaded table has no device of its own.
+    rows: Tensor = table(ids.to(like.device).unsqueeze(0))[0].detach().to(like)
     return rows
 
 

@@ -11,6 +11,7 @@ import torch
 
 from attnwidgets.tracing.algebra.layouts import LAYOUTS
 from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm, run
+from attnwidgets.tracing.offloaded import loaded
 from attnwidgets.tracing.recording.attention_function import (
     UnsupportedModelError,
     attention_weights,
@@ -301,8 +302,8 @@ def resolved(block: nn.Module, path: str) -> Any:
     """
     found: Any = block
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        owner, found = found, getattr(found, name)
+    return loaded(owner, name) if isinstance(found, torch.Tensor) else found
 
 
 def _holds(block: nn.Module, path: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from attnwidgets.tracing.offloaded import loaded
 from attnwidgets.tracing.recording.twin import origin, twin_of
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
     """
     if isinstance(module, nn.Identity):
         return None
-    weight = getattr(module, "weight", None)
-    shift = getattr(module, "bias", None)
+    weight, shift = loaded(module, "weight"), loaded(module, "bias")
     gain = like.new_ones(dim) if weight is None else weight.detach().to(like)
     shift = None if shift is None else shift.detach().to(like)
     eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.tracing.recording.twin import COMPILED, IMPLEMENTATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from torch import nn
 
@@ -51,8 +51,9 @@ def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool
     with _guard:
         for config in configs:
             _switched[id(config)] = (*_switched.get(id(config), ()), entry)
-            if not hasattr(type(config), _PLAIN):
-                config.__class__ = _by_caller(type(config))
+            kind: Hashable = type(config)
+            if not hasattr(kind, _PLAIN):
+                config.__class__ = _by_caller(kind)
     try:
         yield
     finally:
@@ -85,7 +86,7 @@ def _made(kind: type, state: dict[str, Any]) -> Any:
 
 
 @functools.cache
-def _by_caller(kind: type) -> type:
+def _by_caller(kind: Any) -> type:
     def read(config: Any) -> Any:
         for own, name in reversed(_switched.get(id(config), ())):
             if own():
@@ -95,7 +96,7 @@ def _by_caller(kind: type) -> type:
     def write(config: Any, name: Any) -> None:
         vars(config)[IMPLEMENTATION] = name
 
-    names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    names: dict[str, Any] = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     names |= {_PLAIN: kind, IMPLEMENTATION: property(read, write)}
     return type(kind.__name__, (_ByCaller, kind), names)
 

@@ -61,10 +61,10 @@ class _Uncompiled(nn.Module):
     """What `torch.compile` made of a part of a model, run as it was before that."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._modules["_orig_mod"](*args, **kwargs)
+        return self.get_submodule("_orig_mod")(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._modules["_orig_mod"], name)
+        return getattr(self.get_submodule("_orig_mod"), name)
 
 
 class _Copy:

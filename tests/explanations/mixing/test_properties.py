@@ -24,6 +24,7 @@ from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.explanations.registry import methods
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.rerun import capture
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.ways import Way, apart, served, traced, ways
@@ -135,13 +136,14 @@ def _without(found: Any, stream: str, layer: int) -> tuple[torch.Tensor, torch.T
     block = block_of(found, layer, stream, "test")
     n_keys = block.values.shape[1]
     seen: list[torch.Tensor] = []
+    handle = origin(block.part(block.layout.out)).register_forward_hook(
+        lambda _, __, output: seen.append(output.reshape(-1, len(block.hidden), output.shape[-1]))
+    )
     with capture(found, stream, "test").ready(layer) as run:
-        handle = block.part(block.layout.out).register_forward_hook(
-            lambda _, __, output: seen.append(output.reshape(-1, len(block.hidden), output.shape[-1]))
-        )
+        handle.remove()
+        seen.clear()
         run(1)
         run(n_keys, lambda w, v: (w, v.masked_fill(torch.eye(n_keys).bool()[:, None, :, None], 0.0)))
-        handle.remove()
     whole, without = seen
     return whole[0], (whole - without).transpose(0, 1)
 
