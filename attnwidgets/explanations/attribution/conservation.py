@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.architecture import architecture
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -116,8 +118,7 @@ def verdict_on(
     model: nn.Module, trace: Any, purpose: str, *, tolerance: float = TOLERANCE, again: bool = False
 ) -> Conservation:
     """Return what `check_conservation` does; `purpose` stands in its messages."""
-    own = architecture(model)
-    key = None if own is None else (*own, tolerance)
+    key = None if _has_hooks(model) else (*architecture(model), tolerance)
     with _guard:
         known = None if key is None else _verdicts.get(key)
     if known is not None and not again:
@@ -129,42 +130,10 @@ def verdict_on(
     return verdict
 
 
-def architecture(model: nn.Module) -> tuple[Any, ...] | None:
-    """Return what a model's operations follow from: classes, and what its config chooses but sizes.
-
-    None where hooks or methods of single modules have a say in them.
-    """
-    own = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any("forward" in vars(part) or any(vars(part).get(kind) for kind in own) for part in model.modules()):
-        return None
-    config: Any = getattr(model, "config", None)
-    facts = config.to_dict() if hasattr(config, "to_dict") else {}
-    return (
-        type(model),
-        frozenset(type(module) for module in model.modules()),
-        tuple(sorted(_choices("", facts))),
-    )
-
-
-def _choices(prefix: str, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    ignored = (
-        "name_or_path",
-        "_name_or_path",
-        "transformers_version",
-        "dtype",
-        "torch_dtype",
-        "architectures",
-    )
-    found: list[tuple[str, str]] = []
-    for name, value in facts.items():
-        if name in ignored or name.endswith(("id2label", "label2id")):
-            continue
-        if isinstance(value, dict):
-            found += _choices(f"{prefix}{name}.", value)
-        else:
-            chosen = isinstance(value, (str, bool)) or value is None
-            found.append((f"{prefix}{name}", str(value) if chosen else type(value).__name__))
-    return found
+def _has_hooks(model: nn.Module) -> bool:
+    """Return whether hooks or methods of single modules have a say in what a model computes."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any("forward" in vars(part) or any(vars(part)[kind] for kind in kinds) for part in model.modules())
 
 
 def _checked(trace: Any, tolerance: float, purpose: str) -> Conservation:

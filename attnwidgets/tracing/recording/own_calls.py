@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.tracing.recording.twin import COMPILED, IMPLEMENTATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import nn
 
@@ -51,9 +51,8 @@ def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool
     with _guard:
         for config in configs:
             _switched[id(config)] = (*_switched.get(id(config), ()), entry)
-            kind: Hashable = type(config)
-            if not hasattr(kind, _PLAIN):
-                config.__class__ = _by_caller(kind)
+            if not hasattr(type(config), _PLAIN):
+                config.__class__ = _by_caller(type(config))
     try:
         yield
     finally:
@@ -66,6 +65,7 @@ def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool
 
 
 _PLAIN = "_attnwidgets_plain_class"
+_CLASSES: dict[type[Any], type[Any]] = {}
 
 
 class _ByCaller:
@@ -79,14 +79,17 @@ class _ByCaller:
         return _made, (getattr(type(self), _PLAIN), vars(self).copy())
 
 
-def _made(kind: type, state: dict[str, Any]) -> Any:
-    config = object.__new__(kind)
+def _made(kind: type[Any], state: dict[str, Any]) -> Any:
+    config: Any = object.__new__(kind)
     vars(config).update(state)
     return config
 
 
-@functools.cache
-def _by_caller(kind: Any) -> type:
+def _by_caller(kind: type[Any]) -> type[Any]:
+    """Return the class that stands in for a config's, made once."""
+    if kind in _CLASSES:
+        return _CLASSES[kind]
+
     def read(config: Any) -> Any:
         for own, name in reversed(_switched.get(id(config), ())):
             if own():
@@ -98,7 +101,8 @@ def _by_caller(kind: Any) -> type:
 
     names: dict[str, Any] = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     names |= {_PLAIN: kind, IMPLEMENTATION: property(read, write)}
-    return type(kind.__name__, (_ByCaller, kind), names)
+    _CLASSES[kind] = type(kind.__name__, (_ByCaller, kind), names)
+    return _CLASSES[kind]
 
 
 @contextmanager

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+import attnwidgets as aw
 from attnwidgets.explanations.attribution import conservation
-from attnwidgets.explanations.attribution.conservation import architecture, check_conservation, made_up
+from attnwidgets.explanations.attribution.conservation import check_conservation, made_up
 from attnwidgets.relevance import operations, rules
+from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, MORE
@@ -89,6 +91,41 @@ def test_a_verdict_is_kept_by_architecture_whatever_its_size() -> None:
     other = tiny.build(lambda: tiny._plain("Llama", "ForCausalLM", **tiny.GQA, hidden_act="gelu"))
     assert architecture(other) != architecture(larger)
     assert check_conservation(other) is not small
+
+
+def test_bad_weights_leave_no_verdict_on_their_architecture() -> None:
+    bad, good = FAMILIES["Llama"].model(), FAMILIES["Llama"].model()
+    with torch.no_grad():
+        bad.model.layers[1].mlp.up_proj.weight[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="lrp: the states after layer 1 hold NaN"):
+        aw.lrp(trace(bad, None, [5, 6, 7]), 7)
+    assert aw.lrp(trace(good, None, [5, 6, 7]), 7).values.any()
+    with torch.no_grad():
+        bad.model.embed_tokens.weight.zero_()
+        bad.model.layers[1].mlp.up_proj.weight[0, 0] = 0.0
+    with pytest.raises(ValueError, match="exactly 0"):
+        check_conservation(bad, again=True)
+    assert check_conservation(good)
+
+
+def test_sums_that_differ_are_taken_again_the_next_time(monkeypatch: Any) -> None:
+    model = FAMILIES["Llama"].model()
+    whole, left_out = rules.table, dict.fromkeys(operations.PRODUCTS)
+    with monkeypatch.context() as patched:
+        patched.setattr(rules, "table", lambda bias: {**whole(bias), **left_out})
+        assert not check_conservation(model)
+    assert check_conservation(model)
+
+
+def test_a_hook_has_a_verdict_of_its_own_model() -> None:
+    model = FAMILIES["Llama"].model()
+    assert check_conservation(model)
+    handle = model.model.layers[0].mlp.register_forward_hook(
+        lambda _, __, output: output + torch.full((1,), 0.1)
+    )
+    assert not check_conservation(model)
+    handle.remove()
+    assert check_conservation(model)
 
 
 def test_the_model_comes_back_with_its_biases() -> None:
