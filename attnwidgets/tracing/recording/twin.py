@@ -61,10 +61,14 @@ class _Uncompiled(nn.Module):
     """What `torch.compile` made of a part of a model, run as it was before that."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.get_submodule("_orig_mod")(*args, **kwargs)
+        return self._inner(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.get_submodule("_orig_mod"), name)
+        return getattr(self._inner, name)
+
+    @property
+    def _inner(self) -> Any:
+        return vars(self)["_modules"]["_orig_mod"]
 
 
 class _Copy:
@@ -98,16 +102,17 @@ class _Copy:
     def _module(self, module: nn.Module) -> nn.Module:
         if id(module) not in self._inside or isinstance(module, torch.jit.ScriptModule):
             return module
-        compiled = "_orig_mod" in vars(module).get("_modules", ())
+        compiled = "_orig_mod" in vars(module)["_modules"]
         made: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
         self._made[id(module)] = made
         held = vars(made)
         for name, value in vars(module).items():
             if type(value) in _PLAIN:
                 held[name] = value
-            elif name != COMPILED:
+            elif name != COMPILED and not (compiled and name == "forward"):
                 found = self.of(value)
                 held[name] = found.copy() if name in _TABLES and found is value else found
+        held.setdefault("training", False)
         held[_ORIGIN] = origin(module)
         held[_MADE_FROM] = module
         return made
