@@ -79,6 +79,9 @@ def randomized(
             ...
         fresh = aw.randomized(model, copy=True)   # another model; yours is not touched
 
+    Inside the block the model has these weights for every caller, also in other threads; where there are any,
+    use a copy.
+
     Args:
         model: A transformers model, or any module with blocks in a list.
         layers: "all"; "top", the last block; a number, from the top down to that block (negative ones count
