@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets.tracing.given_streams import OUTPUTS, streams_of
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import unit_from_ids
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
 # key).
@@ -79,7 +82,9 @@ def from_attentions(
     Args:
         attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
             (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
-            output object; or the nested tuples of `generate()`, whose steps are put together. What comes in
+            output object; a mapping of streams ("encoder", "decoder", "cross") to any of these; a
+            TransformerLens cache, whose `hook_pattern`s are taken layer by layer and whose other hooks are
+            left out; or the nested tuples of `generate()`, whose steps are put together. What comes in
             float64, as Python's own floats do, is kept in it; all else in float32.
         tokens: Labels of both sides.
         query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
@@ -94,30 +99,20 @@ def from_attentions(
 
     Raises:
         ValueError: For a shape that is not taken (named, with those that are), empty or missing weights (says
-            why), NaN or infinity (says where), or tokens whose number does not fit.
+            why), NaN or infinity (says where), tokens whose number does not fit, a mapping with an unknown
+            name, or a cache that lacks a layer's pattern (named).
     """
     refuse_unknown(
         "from_attentions",
         unknown,
         [n for n in inspect.signature(from_attentions).parameters if n != "unknown"],
     )
-    names = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions"}
-    names["cross"] = "cross_attentions"
-    if any(hasattr(attentions, name) for name in names.values()):
-        given = {s: v for s, n in names.items() if (v := getattr(attentions, n, None)) is not None}
-        if not given:
-            raise ValueError(
-                f"attentions: the output holds none. {_SDPA} Call it with output_attentions=True."
-            )
-    elif isinstance(attentions, Mapping):
-        given = dict(attentions)
-    else:
-        given = {"self": attentions}
+    given = streams_of(attentions, _SDPA)
     first, second = query_tokens or tokens, key_tokens or tokens
     table = {}
     warning = ""
     for stream, values in given.items():
-        read = _read(values, "attentions" if stream == "self" else names.get(stream, stream))
+        read = _read(values, OUTPUTS[stream])
         row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
             stream, (first, second)
         )
