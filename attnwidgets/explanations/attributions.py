@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import check_partition, regroup, sum_groups
+from attnwidgets.explanations.aggregation import new_unit, regroup, sum_groups
 from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.explanations.aggregation import Spans
 
 _MAP = "map/"
 
@@ -230,17 +231,20 @@ class Attributions(Explanation):
         """Return the units that these attributions can be read in."""
         return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
 
-    def to(self, unit: str | Unit) -> Attributions:
+    def to(self, unit: str | Unit | Spans) -> Attributions:
         """Return the attributions in a coarser unit: the signed sum over its pieces, so that totals stay.
 
+        Args:
+            unit: A unit's name (see `available_units`), a Unit, or spans of tokens as pairs (start, end), the
+                end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+
         Raises:
-            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens.
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
+                one lies in no span or in several, or a span leaves the axis.
         """
         if not isinstance(unit, str):
-            check_partition(unit, len(self.axis), "source")
-            if unit.name == self.unit:
-                message = f"unit {self.unit!r} is what this is read by; give the new Unit another name."
-                raise ValueError(message)
+            unit = new_unit(unit, self.axis, self.unit, "source")
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
             made = None if self.map is None else _coarser(self.map, unit)
             return self._derive(self._values, "", axis=axis, map=made).to(unit.name)

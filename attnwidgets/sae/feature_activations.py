@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import check_partition, regroup
+from attnwidgets.explanations.aggregation import new_unit, regroup
 from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.description import describe_axis, restore_axis
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.explanations.aggregation import Spans
     from attnwidgets.tracing.text.units import Unit
 
 _SHOWN = 5  # features of a picture
@@ -222,14 +223,20 @@ class FeatureActivations(Explanation):
             rows if many else rows[0], axis=self.axis, target=names if many else names[0], **common
         )
 
-    def to(self, unit: str | Unit) -> FeatureActivations:
+    def to(self, unit: str | Unit | Spans) -> FeatureActivations:
         """Return activations in a coarser unit: the largest of a feature over the pieces.
 
+        Args:
+            unit: A unit's name (see `available_units`), a Unit, or spans of tokens as pairs (start, end), the
+                end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+
         Raises:
-            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens.
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
+                one lies in no span or in several, or a span leaves the axis.
         """
         if not isinstance(unit, str):
-            check_partition(unit, len(self.axis), "token")
+            unit = new_unit(unit, self.axis, self.unit, "token")
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
             same = FeatureActivations(self._matrix(), axis=axis, error=self.error, **self._common())
             return same.to(unit.name)
