@@ -144,7 +144,7 @@ def chefer(
         "start_layer": start_layer,
         "row": place,
     }
-    common = carried(trace, stream, "chefer", paper=PAPER, options=options)
+    common = carried(trace, stream, "chefer", paper=PAPER, options=options, notes=question.notes)
     common["provenance"] |= {"title": "Chefer's relevance", "steps": _departures(options)}
     query, key = trace.axes(source)
     own = next(iter(key.units))

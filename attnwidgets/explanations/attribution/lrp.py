@@ -145,7 +145,7 @@ def lrp(
         insist=force,
     )
     options = {"rule": rule, "bias": bias, "at": at, "of": of, "precision": precision, "force": force}
-    common = carried(trace, stream, "lrp", paper=PAPERS[rule], options=options)
+    common = carried(trace, stream, "lrp", paper=PAPERS[rule], options=options, notes=question.notes)
     scores = found.scores.double().numpy()
     values = _by_source(trace, found, stream)
     total = sum(each.double().flatten(1).sum(1).numpy() for each in found.inputs.values())
