@@ -173,6 +173,12 @@ class Attributions(Explanation):
         named = f"{self.provenance.get('title') or self.method}{f' for {about!r}' if about else ''}{contrast}"
         return ", ".join([named, *self._short_steps()])
 
+    def _remarks(self) -> list[str]:
+        from attnwidgets.explanations.conservation_note import sums_of
+
+        sums = sums_of(self)
+        return [*(sums if len(sums) == 1 else []), *super()._remarks()]
+
     def select(self, target: int | str) -> Attributions:
         """Return the attributions of one target, by its number or its label.
 

@@ -246,9 +246,11 @@ class Explanation(ABC):
             parts.append(str(self.provenance["model"]))
         if self.provenance.get("text"):
             parts.append(quoted(str(self.provenance["text"])))
-        if self.warning:
-            parts.append(self.warning)
-        return f"<{'; '.join(parts)}>"
+        return f"<{'; '.join([*parts, *self._remarks()])}>"
+
+    def _remarks(self) -> list[str]:
+        """Return what `repr` says last."""
+        return [self.warning] if self.warning else []
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return the widget (where a kernel can show one), a PNG for viewers without widgets, and text."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.sums import sums_of, verdict_of
+from attnwidgets.explanations.conservation_note import sums_of, verdict_of
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
 from attnwidgets.views.wire.keys import is_by_layer
 
