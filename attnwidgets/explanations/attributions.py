@@ -13,7 +13,6 @@ from attnwidgets.explanations.arrays import Array, as_floats, read_only, require
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import (
     Explanation,
-    pandas,
     restore_common,
 )
 from attnwidgets.explanations.mixing_map import MixingMap
@@ -22,13 +21,13 @@ from attnwidgets.explanations.selecting import listed, position
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
     from typing_extensions import Self
 
     from attnwidgets.explanations.aggregation import Spans
+    from attnwidgets.explanations.tables import Columns
 
 _MAP = "map/"
 
@@ -270,18 +269,16 @@ class Attributions(Explanation):
         step = f"by {unit} (sum over pieces)"
         return self._derive(sum_groups(self._values, groups), step, unit=unit, map=made)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table: target, source_index, source, value."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield target, source_index, source, value."""
         rows = np.atleast_2d(self._values)
         index = np.indices(rows.shape).reshape(2, -1)
-        return pandas().DataFrame(
-            {
-                "target": np.asarray(self.targets, dtype=object)[index[0]],
-                "source_index": index[1],
-                "source": np.asarray(self.labels, dtype=object)[index[1]],
-                "value": rows.reshape(-1),
-            }
-        )
+        yield {
+            "target": np.asarray(self.targets, dtype=object)[index[0]],
+            "source_index": index[1],
+            "source": np.asarray(self.labels, dtype=object)[index[1]],
+            "value": rows.reshape(-1),
+        }
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
