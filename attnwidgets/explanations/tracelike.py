@@ -137,6 +137,7 @@ def carried(
         notes: What else a reader must know, beside the trace's own warning; "" is left out.
     """
     title = trace.predictions_title
+    words = trace.axes(stream)[1].units.get("word")
     return {
         "method": method,
         "stream": stream,
@@ -150,6 +151,7 @@ def carried(
             "model": trace.model_id,
             "text": trace.text,
             "stream": stream,
+            **({"words": words.rule} if words is not None and words.rule else {}),
             "paper": paper,
             "steps": [],
         },

@@ -16,7 +16,7 @@ from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.text.units import TokenAxis, Unit
-from attnwidgets.tracing.text.words import unit_from_ids
+from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def from_attentions(
     *,
     query_tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
-    words: Sequence[int | None] | Sequence[Sequence[int]] | None = None,
+    words: str | Sequence[int | None] | Sequence[Sequence[int]] | None = None,
     boundary: int | None = None,
     second_text: int | None = None,
     model_id: str = "",
@@ -90,7 +90,7 @@ def from_attentions(
         query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).
         words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list
-            of lists of token indices.
+            of lists of token indices. Or the rule that words are found by; see `aw.trace`.
         boundary: Index of the first generated token.
         second_text: Index of the first token of the second text of a pair.
         model_id: A name to show.
@@ -107,6 +107,8 @@ def from_attentions(
         unknown,
         [n for n in inspect.signature(from_attentions).parameters if n != "unknown"],
     )
+    if isinstance(words, str):
+        require_rule(words)
     given = streams_of(attentions, _SDPA)
     first, second = query_tokens or tokens, key_tokens or tokens
     table = {}
@@ -290,11 +292,13 @@ def _axis(
     if second is not None and not 0 < second < n:
         raise ValueError(f"second_text is {second}; the second text of {n} tokens begins at 1 to {n - 1}")
     segment = tuple(int(second is not None and i >= second) for i in range(n))
-    if words is None:
+    if words is None or isinstance(words, str):
         parts = [pieces] if second is None else [pieces[:second], pieces[second:]]
         texts, spans = zip(*(reassemble(part) for part in parts), strict=True)
         flat = tuple(span for part in spans for span in part)
-        return Text(shown, flat, apart, segment, texts, (None,) * len(texts), boundary).axis()
+        return Text(shown, flat, apart, segment, texts, (None,) * len(texts), boundary).axis(
+            words or STANDARD
+        )
     ids = _word_ids(words, n)
     units = {
         "token": Unit("token", shown, tuple((i,) for i in range(n)), apart),

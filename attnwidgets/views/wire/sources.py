@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.conservation_note import sums_of, verdict_of
+from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
 from attnwidgets.views.wire.keys import is_by_layer
 
@@ -182,9 +183,12 @@ class Source:
     def _note(self) -> str:
         if self.unit in {"token", "patch", "frame"}:
             return ""
+        axis = self.explanation.axis if self.attributions else self.explanation.key
+        rule = axis.units[self.unit].rule if self.unit in axis.units else ""
+        found = f"words by the rule {rule!r}; " if rule in RULES and rule != STANDARD else ""
         if self.attributions:
-            return f"sum over the pieces of a {self.unit}"
-        return "sum over key pieces, mean over query pieces"
+            return f"{found}sum over the pieces of a {self.unit}"
+        return f"{found}sum over key pieces, mean over query pieces"
 
     # -- numbers -----------------------------------------------------------------------------------
 
