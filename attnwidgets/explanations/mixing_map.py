@@ -177,6 +177,13 @@ class MixingMap(ReadByUnits):
         """This map: what a method says of every layer is its `.map`, with or without a number explained."""
         return self
 
+    @property
+    def note(self) -> str:
+        """What was done to the method's numbers, and what its computed layers show of the first element."""
+        from attnwidgets.explanations.mixing.discarding import taken_by_first
+
+        return "; ".join(filter(None, (*self.steps, taken_by_first(self))))
+
     # Verbs
 
     def select(self, layer: Index = None, head: Index = None) -> MixingMap:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.conservation_note import sums_of, verdict_of
+from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
 from attnwidgets.views.wire.keys import is_by_layer
@@ -181,6 +182,11 @@ class Source:
         return said if self.attributions else [f"at the input: {line}" for line in said]
 
     def _note(self) -> str:
+        shown = self._in_unit
+        taken = taken_by_first(shown) if hasattr(shown, "held_layers") else ""
+        return "; ".join(filter(None, (self._unit_note(), taken)))
+
+    def _unit_note(self) -> str:
         if self.unit in {"token", "patch", "frame"}:
             return ""
         axis = self.explanation.axis if self.attributions else self.explanation.key
