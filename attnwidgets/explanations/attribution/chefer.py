@@ -53,7 +53,8 @@ class _Rules:
         left = without(found, self.places)
         # Rows are no shares here: they keep their size instead of summing to one.
         before, after = np.abs(found).sum(-1, keepdims=True), np.abs(left).sum(-1, keepdims=True)
-        return left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
+        scaled: Float = left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
+        return scaled
 
     def passed(self, layer: Float, before: Float) -> Float:
         """Return relevance after a layer of self-attention (equation 6)."""

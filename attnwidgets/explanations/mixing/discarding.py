@@ -81,7 +81,7 @@ def without(matrix: Float, places: Sequence[int]) -> Float:
     """Return [query, key] with the columns at `places` set to zero."""
     if not places:
         return matrix
-    kept = matrix.copy()
+    kept: Float = matrix.copy()
     kept[:, list(places)] = 0
     return kept
 
