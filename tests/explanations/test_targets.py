@@ -237,3 +237,16 @@ def test_a_spelling_without_the_space_is_named_too() -> None:
 def test_other_spellings_of_several_tokens_or_the_same_one_are_not_named(generated: Any, masked: Any) -> None:
     assert not of(generated, " the").note  # "the" is two tokens here
     assert not of(masked, "cat").note  # " cat" is the same token
+
+
+def test_views_and_scores_say_it_too() -> None:
+    trace = spelled_twice(400)
+    found = aw.lrp(trace, " the")
+    card = aw.evaluate.faithfulness(
+        trace, {"lrp": found}, operator="delete", target="the", metrics="comprehensiveness"
+    )
+    assert "name ' the'" in card.warning
+    explorer = aw.Explorer(trace)
+    with pytest.warns(UserWarning, match="target 'the' has probability .* name ' the'"):
+        explorer.selection.target = "the"
+    assert explorer.selection.target.label == "the"
