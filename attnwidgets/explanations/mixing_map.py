@@ -180,9 +180,15 @@ class MixingMap(ReadByUnits):
     @property
     def note(self) -> str:
         """What was done to the method's numbers, and what its computed layers show of the first element."""
+        return "; ".join([*self.steps, *self._taken()])
+
+    def _taken(self) -> list[str]:
         from attnwidgets.explanations.mixing.discarding import taken_by_first
 
-        return "; ".join(filter(None, (*self.steps, taken_by_first(self))))
+        return list(filter(None, [taken_by_first(self)]))
+
+    def _remarks(self) -> list[str]:
+        return [*self._taken(), *super()._remarks()]
 
     # Verbs
 

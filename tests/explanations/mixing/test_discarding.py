@@ -201,6 +201,7 @@ def test_the_note_says_what_the_first_token_holds_once_a_layer_shows_it() -> Non
     assert share > 0.9
     said = f"the first token holds {share:.1%} of a row at layer 3 (mean over the queries after it)"
     assert found.note == f'{said}; discard="first" leaves it out'
+    assert said in repr(found)
     assert calls == [0, 1, 2, 3]
     assert "the first" not in aw.rollout(made(sink=0.0)).note
 
