@@ -9,18 +9,77 @@ Attributions add up: the attribution of a word is the sum over its pieces.
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import index
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnwidgets.tracing.text.display import joined
+from attnwidgets.tracing.text.units import Unit
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
 
-    from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.tracing.text.units import TokenAxis
+
+    Spans: TypeAlias = Sequence[tuple[int, int]]
+    """Pairs (start, end) of tokens, the end not included."""
 
 Groups = tuple[tuple[int, ...], ...]
 Float = NDArray[np.float64]
+
+_SPAN_NAMES = ("span", "spans")
+
+
+def new_unit(given: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Unit:
+    """Return the unit that a user gives for an axis, checked.
+
+    Args:
+        given: A Unit, or spans of tokens as pairs (start, end), the end not included.
+        axis: What it divides.
+        present: Name of the unit that the axis is read by now.
+        side: What the axis is called in errors.
+
+    Raises:
+        TypeError: For spans that are no pairs of numbers.
+        ValueError: Where a span is empty or leaves the tokens, a token lies in no span or in several, or the
+            unit has the name of the present one.
+    """
+    if not isinstance(given, Unit):
+        given = _unit_of_spans(given, axis, next(name for name in _SPAN_NAMES if name != present), side)
+    check_partition(given, len(axis), side)
+    if given.name == present:
+        raise ValueError(f"unit {present!r} is what this is read by; give the new Unit another name.")
+    return given
+
+
+def _unit_of_spans(spans: Spans, axis: TokenAxis, name: str, side: str) -> Unit:
+    if not np.iterable(spans):
+        raise TypeError(
+            f"unit {spans!r} is neither a unit's name nor a Unit nor a list of pairs (start, end)."
+        )
+    own = axis.units.get("token")
+    apart = own.special if own is not None else (False,) * len(axis)
+    members = []
+    for number, pair in enumerate(spans):
+        try:
+            start, end = (index(one) for one in pair)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"spans[{number}] is {pair!r}; a span is a pair (start, end) of token numbers, the end not "
+                "included, as in .to([(0, 2), (2, 6)])."
+            ) from error
+        if not 0 <= start < end <= len(axis):
+            raise ValueError(
+                f"spans[{number}] is ({start}, {end}), and the {side} axis has tokens 0 to {len(axis) - 1}: "
+                f"a span starts at 0 or later, ends at {len(axis)} or earlier, and holds a token."
+            )
+        members.append(tuple(range(start, end)))
+    labels = tuple(joined([axis.tokens[i] for i in group], axis.tokens) for group in members)
+    special = tuple(all(apart[i] for i in group) for group in members)
+    return Unit(name, labels, tuple(members), special)
 
 
 def check_partition(unit: Unit, n_tokens: int, side: str) -> None:

@@ -36,6 +36,11 @@ class Asked:
         """Whether the model must return hidden states."""
         return any(one.hidden_states for one in (*self.targets, *(self.foils or ())))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how targets and foils were named."""
+        return tuple(one.note for one in (*self.targets, *(self.foils or ())))
+
     def scores(self, outputs: Any) -> list[Tensor]:
         """Return the number of each target, less its foil's, in the outputs of a batch: [batch] each."""
         found = [one.score(outputs) for one in self.targets]

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import check_partition, regroup, sum_groups
+from attnwidgets.explanations.aggregation import new_unit, regroup, sum_groups
 from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
 from attnwidgets.explanations.explanation import (
     Explanation,
-    pandas,
     restore_common,
 )
 from attnwidgets.explanations.mixing_map import MixingMap
@@ -22,12 +21,13 @@ from attnwidgets.explanations.selecting import listed, position
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.explanations.aggregation import Spans
+    from attnwidgets.explanations.tables import Columns
 
 _MAP = "map/"
 
@@ -172,6 +172,12 @@ class Attributions(Explanation):
         named = f"{self.provenance.get('title') or self.method}{f' for {about!r}' if about else ''}{contrast}"
         return ", ".join([named, *self._short_steps()])
 
+    def _remarks(self) -> list[str]:
+        from attnwidgets.explanations.conservation_note import sums_of
+
+        sums = sums_of(self)
+        return [*(sums if len(sums) == 1 else []), *super()._remarks()]
+
     def select(self, target: int | str) -> Attributions:
         """Return the attributions of one target, by its number or its label.
 
@@ -230,17 +236,20 @@ class Attributions(Explanation):
         """Return the units that these attributions can be read in."""
         return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
 
-    def to(self, unit: str | Unit) -> Attributions:
+    def to(self, unit: str | Unit | Spans) -> Attributions:
         """Return the attributions in a coarser unit: the signed sum over its pieces, so that totals stay.
 
+        Args:
+            unit: A unit's name (see `available_units`), a Unit, or spans of tokens as pairs (start, end), the
+                end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+
         Raises:
-            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens.
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
+                one lies in no span or in several, or a span leaves the axis.
         """
         if not isinstance(unit, str):
-            check_partition(unit, len(self.axis), "source")
-            if unit.name == self.unit:
-                message = f"unit {self.unit!r} is what this is read by; give the new Unit another name."
-                raise ValueError(message)
+            unit = new_unit(unit, self.axis, self.unit, "source")
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
             made = None if self.map is None else _coarser(self.map, unit)
             return self._derive(self._values, "", axis=axis, map=made).to(unit.name)
@@ -260,18 +269,16 @@ class Attributions(Explanation):
         step = f"by {unit} (sum over pieces)"
         return self._derive(sum_groups(self._values, groups), step, unit=unit, map=made)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table: target, source_index, source, value."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield target, source_index, source, value."""
         rows = np.atleast_2d(self._values)
         index = np.indices(rows.shape).reshape(2, -1)
-        return pandas().DataFrame(
-            {
-                "target": np.asarray(self.targets, dtype=object)[index[0]],
-                "source_index": index[1],
-                "source": np.asarray(self.labels, dtype=object)[index[1]],
-                "value": rows.reshape(-1),
-            }
-        )
+        yield {
+            "target": np.asarray(self.targets, dtype=object)[index[0]],
+            "source_index": index[1],
+            "source": np.asarray(self.labels, dtype=object)[index[1]],
+            "value": rows.reshape(-1),
+        }
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""

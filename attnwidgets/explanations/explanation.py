@@ -6,18 +6,18 @@ import base64
 import sys
 import uuid
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from attnwidgets._errors import quoted
 from attnwidgets.explanations.description import frozen, plain
+from attnwidgets.explanations.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    import pandas as pd
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
@@ -46,7 +46,7 @@ class Predictions(NamedTuple):
         )
 
 
-class Explanation(ABC):
+class Explanation(Table):
     """Numbers about a trace, with labels and provenance. Frozen: every verb returns a new explanation.
 
     Attributes:
@@ -177,10 +177,6 @@ class Explanation(ABC):
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the explanation that `to_description` described."""
 
-    @abstractmethod
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table with one value a row."""
-
     # What they share.
 
     @property
@@ -246,9 +242,11 @@ class Explanation(ABC):
             parts.append(str(self.provenance["model"]))
         if self.provenance.get("text"):
             parts.append(quoted(str(self.provenance["text"])))
-        if self.warning:
-            parts.append(self.warning)
-        return f"<{'; '.join(parts)}>"
+        return f"<{'; '.join([*parts, *self._remarks()])}>"
+
+    def _remarks(self) -> list[str]:
+        """Return what `repr` says last."""
+        return [self.warning] if self.warning else []
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return the widget (where a kernel can show one), a PNG for viewers without widgets, and text."""
@@ -309,16 +307,6 @@ def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
         "dtype": described.get("dtype"),  # what was saved before there was one is float32
         "predictions": Predictions(title, tuple(Prediction(*item) for item in items)),
     }
-
-
-def pandas() -> Any:
-    """Return pandas, or say what to install."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        message = "to_dataframe() needs pandas: pip install pandas; without it, use .values and the labels."
-        raise ImportError(message) from error
-    return pd
 
 
 def _ipython() -> Any:

@@ -174,6 +174,11 @@ class Layered(Explanation):
         held = {*self._done, *(() if self._base is None else self._base.computed_layers)}
         return tuple(number for number in self.layers if number in held)
 
+    @property
+    def held_layers(self) -> tuple[int, ...]:
+        """The layers that were computed already, here."""
+        return tuple(number for number in self.layers if number in self._done)
+
     def layer(self, layer: int) -> Array:
         """Return one layer [head?, query, key] (read-only), computed on first use. Safe in threads.
 

@@ -6,23 +6,30 @@ import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import (
     Groups,
     aggregate_map,
-    check_partition,
     keeps_order,
+    new_unit,
     regroup,
     token_counts,
 )
 from attnwidgets.explanations.layered import Layered
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.text.units import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
+    from attnwidgets.explanations.aggregation import Spans
     from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.tracing.text.units import TokenAxis, Unit
+    from attnwidgets.tracing.text.units import TokenAxis
+
+    Given: TypeAlias = Unit | Spans
 
 
 class ReadByUnits(Layered):
@@ -52,16 +59,20 @@ class ReadByUnits(Layered):
         key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
         return None if query is None or key is None else (query, key)
 
-    def to(self, unit: str | Unit | tuple[Unit, Unit]) -> MixingMap:
+    def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
         """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
 
         Going through words to sentences gives what going from tokens to sentences gives.
 
         Args:
-            unit: A unit's name (see `available_units`), a Unit for both axes, or one for each.
+            unit: A unit's name (see `available_units`); a Unit, or spans of tokens as pairs (start, end), the
+                end not included, for both axes; or a tuple of two of these, for queries and keys.
+                `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
 
         Raises:
-            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens.
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens: one
+                lies in no span or in several, or a span leaves the axis.
 
         Source: Clark et al. 2019, section 3.
         """
@@ -95,20 +106,25 @@ class ReadByUnits(Layered):
             causal=self.known("causal") if keeps_order(query.units[unit], key.units[unit]) else None,
         )
 
-    def _with_units(self, unit: Unit | tuple[Unit, Unit]) -> MixingMap:
-        query_unit, key_unit = unit if isinstance(unit, tuple) else (unit, unit)
+    def _with_units(self, unit: Given | tuple[Given, Given]) -> MixingMap:
+        sides: Any = unit if _is_pair_of_sides(unit) else (unit, unit)
+        query_unit = new_unit(sides[0], self.query, self.unit, "query")
+        key_unit = new_unit(sides[1], self.key, self.unit, "key")
         if query_unit.name != key_unit.name:
             message = f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
             raise ValueError(message)
-        check_partition(query_unit, len(self.query), "query")
-        check_partition(key_unit, len(self.key), "key")
         query = _extended(self.query, query_unit)
         same = self.key is self.query and key_unit == query_unit
         key = query if same else _extended(self.key, key_unit)
-        if query_unit.name == self.unit:
-            message = f"unit {self.unit!r} is what this map is read by; give the new Unit another name."
-            raise ValueError(message)
         return self._derive(self.layer, "", query=query, key=key, keep=False).to(query_unit.name)
+
+
+def _is_pair_of_sides(given: Any) -> bool:
+    """Return whether this is one unit for queries and one for keys, rather than a list of spans."""
+    pair = isinstance(given, tuple) and len(given) == len(("query", "key"))
+    return pair and all(
+        isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
+    )
 
 
 def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:

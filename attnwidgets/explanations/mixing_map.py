@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.arrays import Array, as_floats, require_finite
 from attnwidgets.explanations.description import describe_axis, restore_axis
-from attnwidgets.explanations.explanation import pandas, restore_common
+from attnwidgets.explanations.explanation import restore_common
 from attnwidgets.explanations.map_units import ReadByUnits
 from attnwidgets.explanations.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.explanations.selecting import pick, position, spoken_range
@@ -18,10 +18,10 @@ from attnwidgets.explanations.vectors import reduced
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
-    import pandas as pd
     from typing_extensions import Self
 
     from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.tables import Columns
 
 Index = int | Iterable[int] | slice | None
 
@@ -177,6 +177,19 @@ class MixingMap(ReadByUnits):
         """This map: what a method says of every layer is its `.map`, with or without a number explained."""
         return self
 
+    @property
+    def note(self) -> str:
+        """What was done to the method's numbers, and what its computed layers show of the first element."""
+        return "; ".join([*self.steps, *self._taken()])
+
+    def _taken(self) -> list[str]:
+        from attnwidgets.explanations.mixing.discarding import taken_by_first
+
+        return list(filter(None, [taken_by_first(self)]))
+
+    def _remarks(self) -> list[str]:
+        return [*self._taken(), *super()._remarks()]
+
     # Verbs
 
     def select(self, layer: Index = None, head: Index = None) -> MixingMap:
@@ -283,10 +296,9 @@ class MixingMap(ReadByUnits):
 
     # Leaving
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table: layer, head (if any), query_index, query, key_index, key, value."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer."""
         labels = [np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels)]
-        tables = []
         for number in self.layers:
             values = self.layer(number)
             index = np.indices(values.shape).reshape(values.ndim, -1)
@@ -295,8 +307,7 @@ class MixingMap(ReadByUnits):
                 columns["head"] = np.asarray(self.heads)[index[0]]
             columns |= {"query_index": index[-2], "query": labels[0][index[-2]]}
             columns |= {"key_index": index[-1], "key": labels[1][index[-1]], "value": values.reshape(-1)}
-            tables.append(pandas().DataFrame(columns))
-        return pandas().concat(tables, ignore_index=True)
+            yield columns
 
     def to_bertviz(self, view: Literal["head", "model"] = "head", *, force: bool = False) -> dict[str, Any]:
         """Return the arguments of bertviz' views: `head_view(**m.to_bertviz())`; refuses what is too large.

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 TOKENS, CLASSES = 2, 1
 """Dimensions of logits [token, vocabulary] and [class]."""
 
+FAR = 10
+"""How many times as probable another spelling of a named token must be for a note to name it."""
+
 _SHOWN = 12  # class names an error lists
 
 
@@ -31,6 +34,7 @@ class Target:
         position: Row of logits [token, vocabulary]; None for [class], and where no logit is meant.
         index: Column of the logits; None where the number is not one logit.
         hidden_states: Whether `score` reads the outputs' last hidden state.
+        note: What a reader should know of how it was named, or "".
     """
 
     label: str
@@ -39,6 +43,7 @@ class Target:
     position: int | None = None
     index: int | None = None
     hidden_states: bool = False
+    note: str = ""
 
 
 def logits_of(trace: Trace, name: str, method: str) -> Tensor:
@@ -141,7 +146,24 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
         found: Tensor = outputs.logits[:, row, index]
         return found
 
-    return Target(spell(trace, index), title or f"token at {row}", score, row, index)
+    note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) else ""
+    return Target(spell(trace, index), title or f"token at {row}", score, row, index, note=note)
+
+
+def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> str:
+    """Return what to say where a token is far likelier with, or without, a space before it than as named."""
+    other = text[1:] if text.startswith(" ") else f" {text}"
+    ids = _ids(tokenizer_of(trace), other)
+    if len(ids) != 1 or ids[0] == index or trace.logits is None:
+        return ""
+    given, twin = trace.logits[row].double().softmax(-1)[[index, ids[0]]].tolist()
+    if not twin >= FAR * given:
+        return ""
+    how = "without" if text.startswith(" ") else "with"
+    return (
+        f"{name} {text!r} has probability {given:.2g}, and {other!r}, {how} the space before it, {twin:.2g}: "
+        f"name {other!r} if you mean that token"
+    )
 
 
 def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
@@ -170,7 +192,6 @@ def tokenizer_of(trace: Trace) -> Any:
 
 def token_id(trace: Trace, text: str, name: str) -> int:
     """Return the id of a string that is one token, at the start of a word where it has no leading space."""
-    from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
     from attnwidgets.tracing.recording.inputs import display_tokens
 
     tokenizer = tokenizer_of(trace)
@@ -184,8 +205,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
     )
     if isinstance(known, int):
         return known
-    with borrowed_tokenizer(tokenizer):
-        ids = [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+    ids = _ids(tokenizer, text)
     if len(ids) == 1 and ids[0] != getattr(tokenizer, "unk_token_id", None):
         return ids[0]
     if len(ids) == 1:
@@ -203,6 +223,14 @@ def token_id(trace: Trace, text: str, name: str) -> int:
         f"them, as {name}={ids[0]}. Words inside a text often begin with a space."
     )
     raise ValueError(message)
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    """Return the ids of a text as it stands, without special tokens around it."""
+    from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
+
+    with borrowed_tokenizer(tokenizer):
+        return [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
 
 
 def spell(trace: Trace, index: int) -> str:

@@ -51,7 +51,9 @@ def token(token: str | int, *, position: int | None = None) -> Request:
     """Return the logit of a token, as a target.
 
     Args:
-        token: Its string, which must be one token, or its id.
+        token: Its string, which must be one token, or its id. A leading space is part of a token, so that
+            " Paris" and "Paris" are two; where the other one is at least ten times as probable there, the
+            result's `warning` names it, with both probabilities.
         position: Row of the logits that is read; by default the last one (the next token), or the first mask.
     """
     return Request("token", token, position)

@@ -118,15 +118,31 @@ def resolve_stream(trace: TraceLike, stream: str | None) -> str:
 
 
 def carried(
-    trace: TraceLike, stream: str, method: str, *, paper: str, options: Mapping[str, Any] | None = None
+    trace: TraceLike,
+    stream: str,
+    method: str,
+    *,
+    paper: str,
+    options: Mapping[str, Any] | None = None,
+    notes: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return what an explanation keeps of its trace: the common arguments of the result types."""
+    """Return what an explanation keeps of its trace: the common arguments of the result types.
+
+    Args:
+        trace: What is explained.
+        stream: The stream that is meant.
+        method: The method's name.
+        paper: The method's paper.
+        options: The method's options.
+        notes: What else a reader must know, beside the trace's own warning; "" is left out.
+    """
     title = trace.predictions_title
+    words = trace.axes(stream)[1].units.get("word")
     return {
         "method": method,
         "stream": stream,
         "trace_id": trace.id,
-        "warning": trace.warning,
+        "warning": "; ".join(dict.fromkeys(filter(None, (trace.warning, *notes)))),
         "dtype": trace.dtype,
         "predictions": Predictions.of(title, trace.predictions()) if title else None,
         "provenance": {
@@ -135,6 +151,7 @@ def carried(
             "model": trace.model_id,
             "text": trace.text,
             "stream": stream,
+            **({"words": words.rule} if words is not None and words.rule else {}),
             "paper": paper,
             "steps": [],
         },

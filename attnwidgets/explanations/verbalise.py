@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.tracing.text.display import joined
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -233,17 +235,8 @@ def _listing(spans: Sequence[Span], labels: Sequence[str]) -> list[str]:
 
 
 def _text(labels: Sequence[str], every: Sequence[str]) -> str:
-    """Return labels side by side as they are read: pieces of words joined, in quotes."""
-    marked = any(label.startswith("␣") for label in every)
-    written = ""
-    for label in labels:
-        if label.startswith("##"):
-            written += label[2:]
-        elif label.startswith("␣"):
-            written += f" {label[1:]}"
-        else:
-            written += label if marked or not written else f" {label}"
-    return _quoted(written.strip() or " ".join(labels))
+    """Return labels side by side as they are read, in quotes."""
+    return _quoted(joined(labels, every))
 
 
 def _quoted(text: str) -> str:

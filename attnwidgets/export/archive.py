@@ -26,7 +26,7 @@ _LENGTH_BYTES = 8
 _DESCRIPTION = "explanation.json"
 _TENSORS = "values.safetensors"
 _PICTURE = "a picture is what .plot().savefig(path) or .view().save(path) write."
-_TABLE = "a table is what .to_dataframe().to_csv(path) writes."
+_TABLE = "a table is what .to_csv(path) writes."
 # Suffixes that promise what these files are not, and what writes that.
 _ELSEWHERE = {
     **dict.fromkeys((".pdf", ".png", ".svg"), _PICTURE),

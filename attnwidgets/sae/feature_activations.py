@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import check_partition, regroup
+from attnwidgets.explanations.aggregation import new_unit, regroup
 from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.description import describe_axis, restore_axis
-from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.selecting import listed, pick, position
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pandas as pd
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.explanations.aggregation import Spans
+    from attnwidgets.explanations.tables import Columns
     from attnwidgets.tracing.text.units import Unit
 
 _SHOWN = 5  # features of a picture
@@ -222,14 +223,20 @@ class FeatureActivations(Explanation):
             rows if many else rows[0], axis=self.axis, target=names if many else names[0], **common
         )
 
-    def to(self, unit: str | Unit) -> FeatureActivations:
+    def to(self, unit: str | Unit | Spans) -> FeatureActivations:
         """Return activations in a coarser unit: the largest of a feature over the pieces.
 
+        Args:
+            unit: A unit's name (see `available_units`), a Unit, or spans of tokens as pairs (start, end), the
+                end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+
         Raises:
-            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens.
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
+                one lies in no span or in several, or a span leaves the axis.
         """
         if not isinstance(unit, str):
-            check_partition(unit, len(self.axis), "token")
+            unit = new_unit(unit, self.axis, self.unit, "token")
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
             same = FeatureActivations(self._matrix(), axis=axis, error=self.error, **self._common())
             return same.to(unit.name)
@@ -251,17 +258,15 @@ class FeatureActivations(Explanation):
         """Return the units that these activations can be read in."""
         return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table of what fires: token_index, token, feature, activation."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield what fires: token_index, token, feature, activation."""
         rows = self._rows
-        return pandas().DataFrame(
-            {
-                "token_index": rows,
-                "token": np.asarray(self.labels, dtype=object)[rows],
-                "feature": self._features,
-                "activation": self._activations,
-            }
-        )
+        yield {
+            "token_index": rows,
+            "token": np.asarray(self.labels, dtype=object)[rows],
+            "feature": self._features,
+            "activation": self._activations,
+        }
 
     # Files and pictures.
 

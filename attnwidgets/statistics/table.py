@@ -9,17 +9,17 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.arrays import Array, as_floats, read_only
-from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.selecting import listed, pick, position
 from attnwidgets.statistics.statistic import Statistic, statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pandas as pd
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
+    from attnwidgets.explanations.tables import Columns
     from attnwidgets.statistics.rows import Float
 
 _NAMES = ("statistic", "layer", "head")
@@ -217,8 +217,8 @@ class HeadStatistics(Explanation):
 
     # Shown
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table: statistic, layer, head (if any), value."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield statistic, layer, head (if any), value."""
         index = np.indices(self.shape).reshape(len(self.shape), -1)
         columns: dict[str, Any] = {
             "statistic": np.asarray(self.names, dtype=object)[index[0]],
@@ -226,7 +226,7 @@ class HeadStatistics(Explanation):
         }
         if self.heads is not None:
             columns["head"] = np.asarray(self.heads)[index[2]]
-        return pandas().DataFrame(columns | {"value": self._exact.reshape(-1)})
+        yield columns | {"value": self._exact.reshape(-1)}
 
     def plot(self, names: str | Iterable[str] | None = None, **options: Any) -> Figure:
         """Return a matplotlib figure: a panel of layers x heads for every statistic, each on its own scale.

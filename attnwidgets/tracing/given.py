@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets.tracing.given_streams import OUTPUTS, streams_of
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
 from attnwidgets.tracing.text.units import TokenAxis, Unit
-from attnwidgets.tracing.text.words import unit_from_ids
+from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
 # key).
@@ -67,7 +70,7 @@ def from_attentions(
     *,
     query_tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
-    words: Sequence[int | None] | Sequence[Sequence[int]] | None = None,
+    words: str | Sequence[int | None] | Sequence[Sequence[int]] | None = None,
     boundary: int | None = None,
     second_text: int | None = None,
     model_id: str = "",
@@ -79,13 +82,15 @@ def from_attentions(
     Args:
         attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
             (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
-            output object; or the nested tuples of `generate()`, whose steps are put together. What comes in
+            output object; a mapping of streams ("encoder", "decoder", "cross") to any of these; a
+            TransformerLens cache, whose `hook_pattern`s are taken layer by layer and whose other hooks are
+            left out; or the nested tuples of `generate()`, whose steps are put together. What comes in
             float64, as Python's own floats do, is kept in it; all else in float32.
         tokens: Labels of both sides.
         query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).
         words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list
-            of lists of token indices.
+            of lists of token indices. Or the rule that words are found by; see `aw.trace`.
         boundary: Index of the first generated token.
         second_text: Index of the first token of the second text of a pair.
         model_id: A name to show.
@@ -94,30 +99,22 @@ def from_attentions(
 
     Raises:
         ValueError: For a shape that is not taken (named, with those that are), empty or missing weights (says
-            why), NaN or infinity (says where), or tokens whose number does not fit.
+            why), NaN or infinity (says where), tokens whose number does not fit, a mapping with an unknown
+            name, or a cache that lacks a layer's pattern (named).
     """
     refuse_unknown(
         "from_attentions",
         unknown,
         [n for n in inspect.signature(from_attentions).parameters if n != "unknown"],
     )
-    names = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions"}
-    names["cross"] = "cross_attentions"
-    if any(hasattr(attentions, name) for name in names.values()):
-        given = {s: v for s, n in names.items() if (v := getattr(attentions, n, None)) is not None}
-        if not given:
-            raise ValueError(
-                f"attentions: the output holds none. {_SDPA} Call it with output_attentions=True."
-            )
-    elif isinstance(attentions, Mapping):
-        given = dict(attentions)
-    else:
-        given = {"self": attentions}
+    if isinstance(words, str):
+        require_rule(words)
+    given = streams_of(attentions, _SDPA)
     first, second = query_tokens or tokens, key_tokens or tokens
     table = {}
     warning = ""
     for stream, values in given.items():
-        read = _read(values, "attentions" if stream == "self" else names.get(stream, stream))
+        read = _read(values, OUTPUTS[stream])
         row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
             stream, (first, second)
         )
@@ -295,11 +292,13 @@ def _axis(
     if second is not None and not 0 < second < n:
         raise ValueError(f"second_text is {second}; the second text of {n} tokens begins at 1 to {n - 1}")
     segment = tuple(int(second is not None and i >= second) for i in range(n))
-    if words is None:
+    if words is None or isinstance(words, str):
         parts = [pieces] if second is None else [pieces[:second], pieces[second:]]
         texts, spans = zip(*(reassemble(part) for part in parts), strict=True)
         flat = tuple(span for part in spans for span in part)
-        return Text(shown, flat, apart, segment, texts, (None,) * len(texts), boundary).axis()
+        return Text(shown, flat, apart, segment, texts, (None,) * len(texts), boundary).axis(
+            words or STANDARD
+        )
     ids = _word_ids(words, n)
     units = {
         "token": Unit("token", shown, tuple((i,) for i in range(n)), apart),

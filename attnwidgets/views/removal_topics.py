@@ -131,7 +131,7 @@ class Removals:
                 "order": steps.order.tolist(),
                 "outcomes": [[index, outcome_name(self._trace, index)] for index in outcomes],
                 "standIn": _stand_in(self._trace, removal.operator),
-                "warning": str(self._trace.warning or ""),
+                "warning": "; ".join(filter(None, (self._trace.warning, removal.target.note))),
             }
             return meta, [
                 _packed(steps.values),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.explanations.tables import spreadsheet_label
 from attnwidgets.views.standalone_view import StandaloneView
-from attnwidgets.views.values import spreadsheet_labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,7 +95,7 @@ class ScorecardView(StandaloneView):
                     "" if np.isnan(value) else repr(float(value)) for value in (mean[at], low[at], high[at])
                 )
                 is_baseline = card.methods[row] in card.baselines
-                writer.writerow([*spreadsheet_labels(labels), *numbers, count[at], is_baseline])
+                writer.writerow([*map(spreadsheet_label, map(str, labels)), *numbers, count[at], is_baseline])
         return out.getvalue()
 
     def __repr__(self) -> str:

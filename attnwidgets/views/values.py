@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from attnwidgets.explanations.tables import spreadsheet_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attnwidgets.views.wire.store import TileStore
-
-_FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
 
 
 def to_csv(store: TileStore, method: str, stream: str, unit: str, layer: int, head: int | str) -> str:
@@ -35,12 +32,7 @@ def to_csv(store: TileStore, method: str, stream: str, unit: str, layer: int, he
     query, key = source.axes()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["", *spreadsheet_labels(key["labels"])])
-    for label, row in zip(spreadsheet_labels(query["labels"]), values, strict=True):
+    writer.writerow(["", *map(spreadsheet_label, map(str, key["labels"]))])
+    for label, row in zip(map(spreadsheet_label, map(str, query["labels"])), values, strict=True):
         writer.writerow([label, *map(str, row)])
     return out.getvalue()
-
-
-def spreadsheet_labels(labels: Sequence[Any]) -> list[str]:
-    """Return labels of which a spreadsheet runs none: formulas begin with an apostrophe."""
-    return ["'" + label if _FORMULA.match(label) else label for label in map(str, labels)]

@@ -131,7 +131,9 @@ def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):
 def test_the_line_under_the_text_says_what_it_sums_to(asked, lab):
     total, residual = lab.ask("(lambda a: [float(a.values.sum()), a.residual])(aw.lrp(trace))")
     line = asked.locator(".aw-strip-view .aw-line").inner_text()
-    assert f"sum {total:.4g} of the target's {total + residual:.4g}" in line
+    assert f"{total:.4g} (sum of the tokens)" in line
+    assert f"{abs(residual):.4g} (with no token) = {total + residual:.4g} (target)" in line
+    assert "no error: under AttnLRP the softmax of attention" in line
     assert "relevance is conserved in BertForSequenceClassification" in line
     lab.do("explorer.selection.method = 'saliency'")
     asked.locator(".aw-strip-view .aw-line").wait_for(state="hidden")

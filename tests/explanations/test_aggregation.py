@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnwidgets.explanations import Attributions, MixingMap
+from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.tracing.text.units import TokenAxis
 from tests.explanations.made import attention_map, axis, shares, unit
 
@@ -151,3 +154,64 @@ def test_plain_axis_offers_its_one_unit():
     given_map = MixingMap([[[1.0, 0.0], [0.5, 0.5]]], query=TokenAxis.plain(["a", "b"]))
     assert given_map.available_units() == ("token",)
     assert given_map.to("token") is given_map
+
+
+SPANS = [(0, 2), (2, 6)]
+
+
+def six_tokens() -> tuple[MixingMap, TokenAxis]:
+    axis = TokenAxis.plain(["The", "␣state", "-", "of", "-", "art"])
+    weights = np.random.default_rng(0).dirichlet(np.ones(6), size=(2, 3, 6))
+    return MixingMap(weights, query=axis), axis
+
+
+def test_spans_are_given_as_pairs() -> None:
+    made, axis = six_tokens()
+    found = made.to(SPANS)
+    assert (found.unit, found.query_labels) == ("span", ("The state", "-of-art"))
+    assert found.query_unit.spans == ((0, 1), (2, 3, 4, 5))
+    by_hand = np.stack([made.values[..., :2].sum(-1), made.values[..., 2:].sum(-1)], axis=-1)
+    by_hand = np.stack([by_hand[..., :2, :].mean(-2), by_hand[..., 2:, :].mean(-2)], axis=-2)
+    np.testing.assert_allclose(found.values, by_hand, atol=1e-6)
+    row = Attributions(np.arange(6.0), axis=axis, map=made)
+    assert row.to(SPANS).values.tolist() == [1, 14]
+    assert row.to(np.array(SPANS)).labels == ("The state", "-of-art")
+    whole = row.to(SPANS).to([(0, 6)])
+    assert (whole.values.tolist(), whole.unit) == ([15], "spans")
+    assert whole.map is not None
+    assert whole.map.shape == (2, 3, 1, 1)
+    fired = FeatureActivations(np.eye(6), axis=axis).to(SPANS)
+    np.testing.assert_array_equal(fired.values, [[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
+
+
+def test_queries_and_keys_take_spans_of_their_own() -> None:
+    made = MixingMap(np.full((1, 2, 4), 0.25), query=["x", "y"], key=["a", "b", "c", "d"])
+    found = made.to(([(0, 2)], [(0, 1), (1, 4)]))
+    np.testing.assert_allclose(found.values, [[[0.25, 0.75]]])
+    with pytest.raises(ValueError, match="key axis: token 2 lies in no element"):
+        made.to([(0, 2)])
+
+
+@pytest.mark.parametrize(
+    ("spans", "says"),
+    [
+        ([(0, 2), (1, 6)], "token 1 lies in several"),
+        ([(0, 2), (3, 6)], "token 2 lies in no element"),
+        ([(0, 2), (2, 7)], r"spans\[1\] is \(2, 7\).*tokens 0 to 5"),
+        ([(0, 6), (6, 6)], r"spans\[1\] is \(6, 6\).*holds a token"),
+        ([(-2, 6)], r"spans\[0\] is \(-2, 6\)"),
+        ([], "token 0 lies in no element"),
+    ],
+)
+def test_pairs_that_do_not_divide_the_tokens_are_refused(spans: list[tuple[int, int]], says: str) -> None:
+    made, axis = six_tokens()
+    for one in (made, Attributions(np.zeros(6), axis=axis), FeatureActivations(np.eye(6), axis=axis)):
+        with pytest.raises(ValueError, match=says):
+            one.to(spans)
+
+
+@pytest.mark.parametrize("spans", [[(0, "two")], [(0, 1, 2)], [0, 2], (0, 6), 3, [(0.0, 6.0)]])
+def test_spans_that_are_no_pairs_are_refused(spans: Any) -> None:
+    for one in (six_tokens()[0], Attributions(np.zeros(6), axis=six_tokens()[1])):
+        with pytest.raises(TypeError, match=r"pairs? \(start, end\)"):
+            one.to(spans)

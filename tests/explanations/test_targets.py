@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
@@ -171,3 +173,80 @@ def test_a_masked_model_without_a_mask_asks_for_a_position(masked: Any) -> None:
         with pytest.raises(ValueError, match="position"):
             of(trace, target)
     assert of(trace, aw.targets.token("cat", position=-1)).position == len(trace.tokens) - 1
+
+
+def spelled_twice(times: float) -> Any:
+    """A trace of " cat the ..." whose next token is " the", so many times as probable as "the"."""
+    config = hf.LlamaConfig(
+        vocab_size=263,
+        num_key_value_heads=2,
+        **tiny.SMALL,
+        max_position_embeddings=40,
+        tie_word_embeddings=False,
+    )
+    model = tiny.build(lambda: hf.LlamaForCausalLM(config))
+    tokenizer = tiny.byte_level(("Ġ t", "h e", "Ġt he", "t he"))
+    with torch.no_grad():
+        ids = torch.tensor([tokenizer(" cat the")["input_ids"]])
+        state = model.model(ids).last_hidden_state[0, -1]
+        bare, spaced = tokenizer.convert_tokens_to_ids(["the", "Ġthe"])
+        model.lm_head.weight[spaced] = model.lm_head.weight[bare] + np.log(times) * state / state.norm() ** 2
+    return aw.trace(model, tokenizer, " cat the")
+
+
+EXPLAINED = [
+    aw.lrp,
+    aw.saliency,
+    aw.integrated_gradients,
+    aw.chefer,
+    aw.signed_attention,
+    aw.decompx,
+    aw.alti_logit,
+]
+
+
+@pytest.mark.parametrize("method", EXPLAINED, ids=lambda method: method.__name__)
+def test_a_far_likelier_spelling_with_a_space_is_named(method: Any) -> None:
+    trace = spelled_twice(400)
+    said = r"target 'the' has probability 0.00\d+, and ' the', with the space before it, 0.6\d?: name ' the'"
+    found = method(trace, "the")
+    assert re.search(said, found.warning)
+    assert found.warning in repr(found)
+    assert not method(trace, " the").warning
+    assert "foil 'the' has probability" in method(trace, " the", foil="the").warning
+    assert not method(trace, trace.tokenizer.convert_tokens_to_ids("the")).warning  # by its id: meant
+
+
+def test_a_view_shows_that_another_spelling_is_likelier() -> None:
+    found = aw.lrp(spelled_twice(400), "the")
+    assert "name ' the'" in aw.TokenStrip(found).store.header["sources"][0]["warning"]
+
+
+@pytest.mark.parametrize(("times", "named"), [(11, True), (9, False), (1 / 400, False)])
+def test_ten_times_is_far(times: float, named: bool) -> None:
+    assert bool(of(spelled_twice(times), "the").note) is named
+
+
+def test_a_spelling_without_the_space_is_named_too() -> None:
+    said = (
+        r"target ' the' has probability \S+e-0\d, and 'the', without the space before it, 0.00\d+: name 'the'"
+    )
+    assert re.search(said, of(spelled_twice(1 / 400), " the").note)
+
+
+def test_other_spellings_of_several_tokens_or_the_same_one_are_not_named(generated: Any, masked: Any) -> None:
+    assert not of(generated, " the").note  # "the" is two tokens here
+    assert not of(masked, "cat").note  # " cat" is the same token
+
+
+def test_views_and_scores_say_it_too() -> None:
+    trace = spelled_twice(400)
+    found = aw.lrp(trace, " the")
+    card = aw.evaluate.faithfulness(
+        trace, {"lrp": found}, operator="delete", target="the", metrics="comprehensiveness"
+    )
+    assert "name ' the'" in card.warning
+    explorer = aw.Explorer(trace)
+    with pytest.warns(UserWarning, match="target 'the' has probability .* name ' the'"):
+        explorer.selection.target = "the"
+    assert explorer.selection.target.label == "the"

@@ -264,6 +264,7 @@ def test_statistics_have_a_picture_and_a_table(stats):
         == f"{20 - len(stats.dead)} of 20 features fired on {stats.tokens:,} tokens"
     )
     table = stats.to_dataframe()
+    assert [row["token"] for row in stats.to_rows()] == table["token"].tolist()
     best = stats.feature(19).top[0]
     assert table["token"][19] == best.tokens[best.at]
     assert table["maximum"].tolist() == stats.maxima.tolist()

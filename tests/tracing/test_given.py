@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.tracing.given import from_attentions
@@ -203,3 +204,90 @@ def test_hostile_labels_are_only_text() -> None:
     labels = ["<script>alert(1)</script>", "\x00", "\u202e", '"']
     found = from_attentions(stochastic(1, 1, 4, 4), labels)
     assert found.tokens == tuple(labels)
+
+
+def test_an_encoders_empty_cross_attention_is_absent() -> None:
+    model = BertModel(BertConfig(vocab_size=20, **tiny.SMALL, attn_implementation="eager")).eval()
+    with torch.no_grad():
+        out = model(torch.tensor([[5, 6, 7]]), output_attentions=True)
+    assert out.cross_attentions == ()  # as transformers 5 returns it
+    for given in (out, {"attentions": out.attentions, "cross_attentions": ()}):
+        found = from_attentions(given, ["a", "b", "c"])
+        assert found.streams == ("self",)
+        torch.testing.assert_close(found.attention_layer(0), out.attentions[0][0])
+    with pytest.raises(ValueError, match="the output holds none"):
+        from_attentions(SimpleNamespace(attentions=(), cross_attentions=()))
+
+
+class Cache:
+    """TransformerLens' ActivationCache as far as it matters: no mapping, but with a mapping's methods."""
+
+    def __init__(self, cache_dict: dict[str, torch.Tensor]) -> None:
+        self.cache_dict = cache_dict
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self.cache_dict[name]
+
+    def __len__(self) -> int:
+        return len(self.cache_dict)
+
+    def __iter__(self) -> Any:
+        return iter(self.cache_dict)
+
+    def keys(self) -> Any:
+        return self.cache_dict.keys()
+
+    def values(self) -> Any:
+        return self.cache_dict.values()
+
+    def items(self) -> Any:
+        return self.cache_dict.items()
+
+
+def cache_of(weights: torch.Tensor, *, batch: bool) -> dict[str, torch.Tensor]:
+    found = {"hook_embed": torch.zeros(1, N, 8)}
+    for layer in sorted(range(len(weights)), key=str):  # 10 before 2, as some caches list them
+        found[f"blocks.{layer}.attn.hook_q"] = torch.zeros(1, N, H, 4)
+        found[f"blocks.{layer}.attn.hook_pattern"] = weights[layer][None] if batch else weights[layer]
+        found[f"blocks.{layer}.attn.hook_pattern_grad"] = torch.zeros(1, H, N, N)
+    return found | {"ln_final.hook_normalized": torch.zeros(1, N, 8)}
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("wrap", [dict, Cache])
+def test_a_transformerlens_cache_is_its_patterns_layer_by_layer(wrap: Any, batch: bool) -> None:
+    weights = stochastic(11, H, N, N, causal=True)
+    found = from_attentions(wrap(cache_of(weights, batch=batch)), list("abcd"))
+    assert (found.streams, found.n_layers(), found.n_heads()) == (("self",), 11, H)
+    for layer in range(11):
+        torch.testing.assert_close(found.attention_layer(layer), weights[layer])
+
+
+def test_a_cache_of_an_encoder_decoder_has_its_streams() -> None:
+    names = ("encoder.0.attn", "decoder.0.attn", "decoder.0.cross_attn")
+    weights = [stochastic(1, H, 3, 3), stochastic(1, H, 2, 2, causal=True), stochastic(1, H, 2, 3)]
+    cache = {f"{name}.hook_pattern": each for name, each in zip(names, weights, strict=True)}
+    found = from_attentions(cache, query_tokens=["x", "y"], key_tokens=["a", "b", "c"])
+    assert set(found.streams) == {"encoder", "decoder", "cross"}
+    torch.testing.assert_close(found.attention_layer(0, "cross"), weights[2][0])
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["blocks.0.attn.hook_pattern", "blocks.3.attn.hook_pattern"], "layers 0, 3, without those of 1, 2"),
+        (["blocks.1.attn.hook_pattern"], "layers 1, without those of 0"),
+        (["blocks.0.attn.hook_q", "hook_embed"], "without attention patterns"),
+        (["blocks.0.attn.hook_pattern", "loss"], "'loss' is not the name of one"),
+        (["atentions"], "'atentions'.*'attentions'"),
+        ([0, 1], "with the name 0"),
+    ],
+)
+def test_mappings_that_cannot_be_read_are_refused(names: list[Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        from_attentions(dict.fromkeys(names, stochastic(1, H, N, N)))
+
+
+def test_the_batch_of_a_cache_is_refused_as_elsewhere() -> None:
+    with pytest.raises(ValueError, match="a batch of 2"):
+        from_attentions({"blocks.0.attn.hook_pattern": stochastic(2, H, N, N)})

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import attnwidgets as aw
+from attnwidgets.explanations.explanation import restore
+from attnwidgets.explanations.mixing.attention import attention
+from attnwidgets.explanations.mixing.rollout import rollout
+from attnwidgets.tracing.given import from_attentions
 from attnwidgets.tracing.recording.inputs import encode
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.words import (
@@ -18,9 +25,12 @@ from attnwidgets.tracing.text.words import (
 )
 from tests.tracing import tiny
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def words_of(text: str) -> list[str]:
-    return [text[b:e] for b, e in word_spans(text)]
+
+def words_of(text: str, rule: str = "standard") -> list[str]:
+    return [text[b:e] for b, e in word_spans(text, rule)]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +53,67 @@ def words_of(text: str) -> list[str]:
 )
 def test_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words
+
+
+HARD = "the state-of-the-art U.S. law, don't (e.g. Dr. A.B. at 3.14)."
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("standard", "the|state-of-the-art|U.S|.|law|,|don't|(|e|.|g|.|Dr|.|A.B|.|at|3.14|)|."),
+        ("abbreviations", "the|state-of-the-art|U.S.|law|,|don't|(|e.g.|Dr.|A.B.|at|3.14|)|."),
+        (
+            "punctuation",
+            "the|state|-|of|-|the|-|art|U|.|S|.|law|,|don|'|t|(|e|.|g|.|Dr|.|A|.|B|.|at|3|.|14|)|.",
+        ),
+        ("whitespace", "the|state-of-the-art|U.S.|law,|don't|(e.g.|Dr.|A.B.|at|3.14)."),
+    ],
+)
+def test_words_follow_the_rule_that_is_named(rule: str, words: str) -> None:
+    assert words_of(HARD, rule) == words.split("|")
+    model, tokenizer = tiny.build(tiny.TEXT["GPT-2"]), tiny.byte_level()
+    model.resize_token_embeddings(len(tokenizer))
+    tokens = [*f" {HARD}".replace(" ", "Ġ")]
+    made_of = from_attentions(np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens)), tokens, words=rule)
+    one, several = (trace(model, tokenizer, text, words=rule) for text in (HARD, [HARD, "a cat"]))
+    for found in (one, several[0], made_of):
+        assert found.units["word"].labels == tuple(words.split("|"))
+    for found in (one, several[1], made_of, trace(model, None, list(range(4)), words=rule)):
+        made = attention(found)
+        assert made.provenance["words"] == rollout(made).provenance["words"] == rule
+        assert made.query.units["word"].rule == rule
+
+
+@pytest.mark.parametrize(
+    "text", ["It is. No", "the end.", "etcetera. x.y", "U.S.A is", "a.b.cd", "...", "e.g.,"]
+)
+def test_only_abbreviations_keep_their_full_stops(text: str) -> None:
+    kept = {"e.g.,": ["e.g.", ","]}
+    assert words_of(text, "abbreviations") == kept.get(text, words_of(text))
+
+
+def test_the_rule_is_saved_with_the_words_and_files_without_one_still_open(tmp_path: Path) -> None:
+    made = attention(from_attentions(np.eye(2)[None], ["don", "'t"], words="whitespace"))
+    described, arrays = made.to_description()
+    again = restore(described, arrays)
+    assert again.key.units["word"].rule == "whitespace"
+    assert aw.load(made.save(tmp_path / "made.safetensors")).provenance["words"] == "whitespace"
+    for side in ("query", "key"):
+        for unit in (described[side] or {"units": {}})["units"].values():
+            del unit["rule"]
+    old = restore(described, arrays)
+    assert (old.key.units["word"].rule, old.key) == ("", made.key)
+
+
+def test_a_view_says_the_rule_that_is_not_the_usual_one() -> None:
+    def note(words: Any) -> str:
+        made = attention(from_attentions(np.eye(3)[None], ["do", "n't", "Ġgo"], words=words))
+        sources = aw.Heatmap(made, units=["word"]).store.header["sources"]
+        return next(source["note"] for source in sources if source["unit"] == "word")
+
+    assert note("whitespace").startswith("words by the rule 'whitespace'; sum over")
+    assert note(None) == note([0, 0, 1]) == "sum over key pieces, mean over query pieces"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +203,8 @@ def test_given_words() -> None:
     ("words", "says"),
     [
         (["the", " "], r"words\[1\] is empty"),
-        ("the cat", "list of words"),
+        ("the cat", "list of words.*'the cat'"),
+        ("whitespaces", "or a rule to find them by, 'standard', .*'whitespace'"),
         ([], "list of words"),
         ([1], "list of words"),
     ],

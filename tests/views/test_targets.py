@@ -216,9 +216,17 @@ def test_what_is_conserved_is_said_and_what_is_not_is_not(classified):
     assert line.startswith(f"sums to the change from the baseline, {attributions.provenance['change']:.4g}")
     relevance = aw.lrp(classified, target="negative")
     (line,) = words(relevance)
-    assert f"{relevance.values.sum():.4g}".replace("-", "−") in line
-    assert f"{relevance.values.sum() + relevance.residual:.4g}".replace("-", "−") in line
-    assert "missing" in line
+    total, rest, target = (
+        f"{number:.4g}".replace("-", "−")
+        for number in (
+            relevance.values.sum(),
+            abs(relevance.residual),
+            relevance.values.sum() + relevance.residual,
+        )
+    )
+    sign = "−" if relevance.residual < 0 else "+"
+    assert line == f"{total} (sum of the tokens) {sign} {rest} (with no token) = {target} (target)"
+    assert line in repr(relevance)
     assert words(aw.saliency(classified)) == []
     (line,) = words(aw.alti_logit(classified))
     assert "attention" in line.split("parts")[1]

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from attnwidgets.explanations.arrays import Array, as_floats, read_only
-from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.export.labels import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
+
+    from attnwidgets.explanations.tables import Columns
 
 CAVEAT = (
     "Agreement says that methods rank the elements of this text alike. It does not say that any of them is "
@@ -142,9 +144,13 @@ class Agreement(Explanation):
                 raise KeyError(message)
         return float(self._exact[self.names.index(first), self.names.index(second)])
 
+    def _columns(self) -> Iterator[Columns]:
+        """Yield the matrix with names on both sides."""
+        yield {"": list(self.names), **dict(zip(self.names, self._exact.T, strict=True))}
+
     def to_dataframe(self) -> pd.DataFrame:
-        """Return the matrix with names on both sides."""
-        return pandas().DataFrame(self._exact, index=list(self.names), columns=list(self.names))
+        """Return the matrix as a pandas DataFrame with names on both sides."""
+        return super().to_dataframe().set_index("").rename_axis(None)
 
     def plot(self, title: str | None = None, **_: Any) -> Figure:
         """Return a matplotlib figure of the matrix, with its numbers."""

@@ -213,6 +213,7 @@ def removal_scores(
     samples = []
     for number, one in enumerate(watched(inputs)):
         target = resolve_target(one.trace, targets[number % len(targets)], method=function)
+        notes |= dict.fromkeys(filter(None, [target.note]))
         scorer = Example(one, target, plan, metrics, number, notes)
         samples.append(scorer.scores(watched=len(inputs) == 1))
     return scored_explanations(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +11,15 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap
 from attnwidgets.explanations.arrays import Array, as_floats, read_only
-from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
+
+    from attnwidgets.explanations.tables import Columns
 
     Label = int | float | str
     Choice = str | Sequence[str] | None
@@ -275,24 +276,22 @@ class Scorecard(Explanation):
         name, group = self.methods[row].replace("_", " "), self.groups[row]
         return f"{name}, {group}" if group else name
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a tidy table: metric, method, group, layer, mean, low, high, count, baseline."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield metric, method, group, layer, mean, low, high, count, baseline."""
         low, high = self.interval
         metric, method, x = (index.reshape(-1) for index in np.indices(self.shape))
         methods = np.asarray(self.methods, dtype=object)[method]
-        return pandas().DataFrame(
-            {
-                "metric": np.asarray(self.metrics, dtype=object)[metric],
-                "method": methods,
-                "group": np.asarray(self.groups, dtype=object)[method],
-                self.x_name: [self.x[place] for place in x],
-                "mean": self.mean.reshape(-1),
-                "low": low.reshape(-1),
-                "high": high.reshape(-1),
-                "count": self.count.reshape(-1),
-                "baseline": [name in self.baselines for name in methods],
-            }
-        )
+        yield {
+            "metric": np.asarray(self.metrics, dtype=object)[metric],
+            "method": methods,
+            "group": np.asarray(self.groups, dtype=object)[method],
+            self.x_name: [self.x[place] for place in x],
+            "mean": self.mean.reshape(-1),
+            "low": low.reshape(-1),
+            "high": high.reshape(-1),
+            "count": self.count.reshape(-1),
+            "baseline": [name in self.baselines for name in methods],
+        }
 
     def plot(self, kind: str = "lines", **options: Any) -> Figure:
         """Return a matplotlib figure: "lines", one panel a metric, or "table", a row for every method.

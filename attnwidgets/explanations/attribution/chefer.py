@@ -6,7 +6,7 @@ Transformers, equations 5 to 10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from attnwidgets.explanations.attribution.embedding_gradients import embedding_s
 from attnwidgets.explanations.attribution.lrp import trusted
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing.block_maps import require_choice
+from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
 from attnwidgets.explanations.mixing.through_layers import shares
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
@@ -41,12 +42,19 @@ class _Rules:
     identity: bool
     order: str
     start_layer: int
+    places: tuple[int, ...] = ()
 
     def joined(self, products: Float) -> Float:
         """Return one matrix [query, key] of gradient times attention [head, query, key] (equation 5)."""
         kept = products.clip(min=0) if self.clamp else products
         found: Float = kept.sum(0) if self.head_reduce == "sum" else kept.mean(0)
-        return found
+        if not self.places:
+            return found
+        left = without(found, self.places)
+        # Rows are no shares here: they keep their size instead of summing to one.
+        before, after = np.abs(found).sum(-1, keepdims=True), np.abs(left).sum(-1, keepdims=True)
+        scaled: Float = left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
+        return scaled
 
     def passed(self, layer: Float, before: Float) -> Float:
         """Return relevance after a layer of self-attention (equation 6)."""
@@ -73,6 +81,7 @@ def chefer(
     identity: bool = True,
     order: Literal["output_first", "input_first"] = "output_first",
     start_layer: int = 0,
+    discard: Discard = None,
     unit: str | None = None,
     stream: str | None = None,
 ) -> Attributions:
@@ -105,6 +114,10 @@ def chefer(
         identity: Whether R + A' R is taken (the residual connection), or A' R alone.
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
         start_layer: Number of the layer to start from.
+        discard: Tokens that nothing is drawn from: "first", "special" or positions. In every layer their
+            columns of A'_l are set to zero, and what is left of a row is scaled until its absolute values sum
+            to what they did; a row with nothing left stays zero. Of an encoder-decoder these are tokens of
+            the result: the source's, in the encoder's attention and in the decoder's to it, or the decoder's.
         unit: What the result is read in: "token" by default; coarser units are sums of tokens.
         stream: Of an encoder-decoder, "encoder" (the default) for the source's tokens, "decoder" for those
             that the decoder read.
@@ -115,11 +128,11 @@ def chefer(
         every layer (of an encoder-decoder's source, R_c up to every layer of the decoder).
 
     Raises:
-        ValueError: For an unknown option, stream or unit; where the target must be named, or is a list; where
-            gradients are NaN or all zero (the message names the layer) or cannot be had; where attention is
-            not recorded (`UnsupportedModelError`).
-        TypeError, IndexError: Where `target` names nothing the model returns, or there is no such row or
-            layer.
+        ValueError: For an unknown option, stream or unit; a `discard` that leaves nothing or names nothing;
+            where the target must be named, or is a list; where gradients are NaN or all zero (the message
+            names the layer) or cannot be had; where attention is not recorded (`UnsupportedModelError`).
+        TypeError, IndexError: Where `target` names nothing the model returns, or there is no such row, layer
+            or position.
     """
     require_choice("rule", rule, ("iccv2021", "cvpr2021"))
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
@@ -130,9 +143,11 @@ def chefer(
     if not 0 <= start_layer < count:
         message = f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}."
         raise IndexError(message)
+    source = "cross" if stream == "encoder" and "cross" in trace.streams else stream
+    key_unit = next(iter(trace.axes(source)[1].units.values()))
+    places = discarded(discard, key_unit, "chefer")
     found = _weighted(trace, question) if rule == "cvpr2021" else _gradients(trace, question)
-    rules = _Rules(clamp, head_reduce, identity, order, start_layer)
-    source = "cross" if stream == "encoder" and "cross" in found.weights else stream
+    rules = _Rules(clamp, head_reduce, identity, order, start_layer, places)
     relevance = _across(found, rules) if source == "cross" else _within(found, stream, rules)
     place = _row(trace, question, source, row)
     options: dict[str, Any] = {
@@ -143,9 +158,10 @@ def chefer(
         "order": order,
         "start_layer": start_layer,
         "row": place,
+        "discard": discard,
     }
-    common = carried(trace, stream, "chefer", paper=PAPER, options=options)
-    common["provenance"] |= {"title": "Chefer's relevance", "steps": _departures(options)}
+    common = carried(trace, stream, "chefer", paper=PAPER, options=options, notes=question.notes)
+    common["provenance"] |= {"title": "Chefer's relevance", "steps": _departures(options, key_unit.name)}
     query, key = trace.axes(source)
     own = next(iter(key.units))
     layers = MixingMap(
@@ -202,7 +218,8 @@ def _across(found: AttentionGradients, rules: _Rules) -> list[Float]:
     state = np.zeros((len(own), len(encoder)))
     states = []
     for layer in range(len(found.weights["cross"])):
-        inside = rules.joined(found.product("decoder", layer))
+        # Tokens of the source are left out, and the decoder reads its own here.
+        inside = replace(rules, places=()).joined(found.product("decoder", layer))
         own = rules.passed(inside, own)
         state = state + inside @ state
         state = state + _normalized(own).T @ rules.joined(found.product("cross", layer)) @ encoder
@@ -231,9 +248,9 @@ def _row(trace: Trace, question: Asked, source: str, row: int | None) -> int:
     return row % count
 
 
-def _departures(options: dict[str, Any]) -> list[str]:
+def _departures(options: dict[str, Any], unit: str) -> list[str]:
     """Return in words where options depart from the published rules."""
-    said = {
+    departs = {
         "attention's relevance (AttnLRP) instead of attention": options["rule"] == "cvpr2021",
         "negative products kept": not options["clamp"],
         "sum over heads": options["head_reduce"] == "sum",
@@ -241,4 +258,5 @@ def _departures(options: dict[str, Any]) -> list[str]:
         "input first": options["order"] == "input_first",
         f"from layer {options['start_layer']}": options["start_layer"] > 0,
     }
-    return [words for words, true in said.items() if true]
+    left_out = said(options["discard"], unit)
+    return [*(words for words, true in departs.items() if true), *([left_out] if left_out else [])]

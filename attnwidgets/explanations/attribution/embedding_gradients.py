@@ -156,9 +156,9 @@ def attributed(
 ) -> Attributions:
     """Return values [target, token] as attributions with all they carry, in the unit asked for."""
     axis = trace.axes(stream)[0]
-    common = carried(trace, stream, method, paper=paper, options=options)
+    notes = (*question.notes, warning)
+    common = carried(trace, stream, method, paper=paper, options=options, notes=notes)
     common["provenance"] |= {"title": title, **(facts or {})}
-    common["warning"] = "; ".join(note for note in (common["warning"], warning) if note)
     own = next(iter(axis.units))
     found = Attributions(
         question.of(values.to("cpu").double().numpy()),

@@ -71,7 +71,8 @@ def lrp(
     product of two numbers that both depend on the input halves it; a norm's scale is a constant; an
     activation passes it on. AttnLRP takes the softmax as its first-order expansion; CP-LRP takes attention
     weights and gates as constants, and sums to the target exactly where a model has no biases. AttnLRP does
-    not: `residual` is what is missing, and `provenance["conservation"]` holds target, sum and verdict.
+    not, since its softmax keeps relevance too: tokens' sum + `residual` = target, and `residual` is with no
+    token. `provenance["conservation"]` holds target, sum and the verdict of the check below.
 
     Rules are given by operation while the model runs, so that no architecture's code is known or changed; an
     operation without one is refused by name. Before an architecture is believed, `aw.check_conservation`
@@ -145,7 +146,7 @@ def lrp(
         insist=force,
     )
     options = {"rule": rule, "bias": bias, "at": at, "of": of, "precision": precision, "force": force}
-    common = carried(trace, stream, "lrp", paper=PAPERS[rule], options=options)
+    common = carried(trace, stream, "lrp", paper=PAPERS[rule], options=options, notes=question.notes)
     scores = found.scores.double().numpy()
     values = _by_source(trace, found, stream)
     total = sum(each.double().flatten(1).sum(1).numpy() for each in found.inputs.values())
@@ -155,6 +156,7 @@ def lrp(
             "target": scores.tolist(),
             "sum": np.asarray(total).tolist(),
             "verdict": "" if verdict is None else verdict.sentence,
+            "conserved": verdict is None or bool(verdict),
         },
     }
     if verdict is not None and not verdict:

@@ -107,7 +107,8 @@ def neuron_relevance(
     totals = relevance.double().sum(0)
     best = totals.abs().argsort(descending=True, stable=True)[:top]
     options = {"site": site, "rule": rule, "bias": bias, "top": top, "precision": precision, "force": force}
-    common = carried(trace, stream, "neuron_relevance", paper=PAPERS[rule], options=options)
+    notes = [*question.notes, "" if verdict is None or verdict else verdict.sentence]
+    common = carried(trace, stream, "neuron_relevance", paper=PAPERS[rule], options=options, notes=notes)
     whole = float((values.double() * gradients.double()).sum())
     shown = question.names()
     against = "" if shown["foil"] is None else f" rather than {shown['foil']}"
@@ -121,8 +122,6 @@ def neuron_relevance(
             "verdict": "" if verdict is None else verdict.sentence,
         },
     }
-    if verdict is not None and not verdict:
-        common["warning"] = "; ".join(note for note in (common["warning"], verdict.sentence) if note)
     unit = next(iter(axis.units))
     rows = TokenAxis.plain([f"{kind} {index}" for index in best.tolist()], name=unit)
     table = torch.index_select(relevance, 1, best).T

@@ -118,7 +118,8 @@ def perturbation_attributions(
             found = attribute(Perturbed(scores, given, start[None], owner))[0]
             values = found.mean(-1).double().cpu().numpy()
             rows.append([float(values[span[0]]) if span else 0.0 for span in elements.spans])
-    common = carried(trace, stream, method, paper=paper, options={**options, "baseline": said, "unit": name})
+    options = {**options, "baseline": said, "unit": name}
+    common = carried(trace, stream, method, paper=paper, options=options, notes=question.notes)
     common["provenance"]["title"] = f"{title} with {said}"
     return Attributions(
         question.of(np.array(rows)),

@@ -74,7 +74,8 @@ def signed_attention(
     values = np.stack([found.product(stream, layer) for layer in range(trace.n_layers(stream))])
     query, key = trace.axes(stream)
     names = question.names()
-    common = carried(trace, stream, "signed_attention", paper=PAPER, options={"of": of, **names})
+    options = {"of": of, **names}
+    common = carried(trace, stream, "signed_attention", paper=PAPER, options=options, notes=question.notes)
     against = f" rather than {names['foil']!r}" if names["foil"] else ""
     common["provenance"] |= {"title": f"signed attention for {names['target']!r}{against}"}
     return MixingMap(

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnwidgets._errors import duration
 from attnwidgets._progress import progress
+from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
 from attnwidgets.explanations.mixing.through_layers import (
     DEFAULT_WEIGHT,
     carried_on,
@@ -54,6 +55,7 @@ def attention_flow(
     *,
     head_reduce: Reduction = "mean",
     normalize: bool = True,
+    discard: Discard = None,
     stream: str | None = None,
     force: bool = False,
 ) -> MixingMap:
@@ -73,6 +75,10 @@ def attention_flow(
         head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
         normalize: Whether the rows of the flow are divided by their sums, as published. A row of zeros
             stays zero.
+        discard: Elements that nothing is drawn from: "first", "special" (tokens) or positions. In every layer
+            their columns of A_l, heads joined, are set to zero before the residual is mixed in; rows are
+            divided by their sums after that, so that what rested on them goes to all that is left, the
+            residual included. A row with nothing left is its own token alone; without a residual, zero.
         stream: Which stream of an encoder-decoder trace; "cross" is refused.
         force: Run it beyond 64 tokens.
 
@@ -82,7 +88,9 @@ def attention_flow(
 
     Raises:
         ValueError: Beyond 64 tokens without `force` (the message estimates the time of the last layer), for
-            a map from one sequence to another or a signed one, or a weight that is no share.
+            a map from one sequence to another or a signed one, a weight that is no share, or a `discard` that
+            leaves nothing or names nothing.
+        IndexError: Where `discard` names no such position.
     """
     require_share(residual_weight)
     source = followed(trace, "attention_flow", stream)
@@ -91,10 +99,11 @@ def attention_flow(
         raise ValueError(message)
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
     n_tokens = source.shape[-1]
+    places = discarded(discard, source.key_unit, "attention_flow")
 
     def capacities(number: int) -> NDArray[np.float64]:
         matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
-        return shares(mixed(matrix, residual_weight))
+        return shares(mixed(without(matrix, places), residual_weight))
 
     def layer_of(number: int) -> NDArray[np.float64]:
         below = [capacities(layer) for layer in source.layers[: source.layers.index(number) + 1]]
@@ -113,13 +122,17 @@ def attention_flow(
         "residual_weight": residual_weight,
         "head_reduce": None if source.heads is None else head_reduce,
         "normalize": normalize,
+        "discard": discard,
     }
+    steps = list(filter(None, [said(discard, source.unit)]))
     return MixingMap.lazy(
         layer_of,
         layers=source.layers,
         causal=source.causal if source.heads is None or not callable(head_reduce) else None,
         stochastic=True if normalize else None,
-        **carried_on(source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=[])
+        **carried_on(
+            source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=steps
+        )
         | {"on_demand": True},
     )
 

@@ -139,7 +139,8 @@ def decompx(
     followed = Propagation(cast("Trace", trace), stream, "decompx", spans, rules, ffn=ffn)
     _require_memory(followed, chunk_size, force=force)
     options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": grid.name}
-    common = carried(trace, stream, "decompx", paper=PAPER, options=options)
+    notes = () if asked is None else asked.notes
+    common = carried(trace, stream, "decompx", paper=PAPER, options=options, notes=notes)
     common["provenance"]["title"] = "DecompX"
     lengths = _lengths(followed, grid, chunk_size, common)
     if asked is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.explanations.map_units import Given
 
 _SIDES = ("residual", "mlp", "mlp_residual")
 
@@ -202,7 +202,7 @@ class ContributionGraph(MixingMap):
             raise ValueError(message)
         return places[0]
 
-    def to(self, unit: str | Unit | tuple[Unit, Unit]) -> MixingMap:
+    def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
         """Return the graph in a coarser unit: sum over the pieces of a key, mean over those of a query.
 
         Raises:

@@ -82,6 +82,12 @@ class Asked:
         labels = tuple(target.label for target in self.targets)
         return labels if self.several else labels[0]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how targets and foil were named."""
+        foil = () if self.foil is None else (self.foil,)
+        return tuple(one.note for one in (*self.targets, *foil))
+
     def numbers(self, found: Tensor) -> Any:
         """Return one number, or a list of them where a list was asked for."""
         return found.tolist() if self.several else float(found[0])
@@ -211,10 +217,8 @@ def logit_result(
     trace: TraceLike, wanted: Wanted, method: str, *, title: str, paper: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what attributions to logits carry: the arguments that `Attributions` and their map share."""
-    common = carried(trace, wanted.stream, method, paper=paper, options=options)
-    common["warning"] = "; ".join(
-        note for note in (common["warning"], CURVED if wanted.parts.curved else "") if note
-    )
+    notes = (*wanted.notes, CURVED if wanted.parts.curved else "")
+    common = carried(trace, wanted.stream, method, paper=paper, options=options, notes=notes)
     common["provenance"] |= {"title": title, "parts": wanted.summary()}
     return common
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from attnwidgets.explanations.explanation import pandas
+from attnwidgets.explanations.tables import Table, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from attnwidgets.explanations.tables import Columns
+
     Float = NDArray[np.float64]
     Mask = NDArray[np.bool_]
+
+_SHOWN = 20
+"""Edges that a notebook shows of a table."""
 
 Stage = Literal["input", "attention", "output"]
 Kind = Literal["attention", "residual", "mlp", "mlp_residual"]
@@ -61,7 +66,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Routes:
+class Routes(Table):
     """The edges that reach one token's state, from the top down.
 
     Attributes:
@@ -100,11 +105,10 @@ class Routes:
         )
 
     def _repr_html_(self) -> str:
-        html: str = self.to_dataframe().to_html(max_rows=20, index=False)
-        return html
+        return html_table(self.to_rows(), _SHOWN)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a table with one edge a row.
+    def _columns(self) -> Iterator[Columns]:
+        """Yield one edge a row.
 
         Columns: layer, kind, head (missing where heads are summed), source_layer, source_stage, source_index,
         source, target_stage, target_index, target, weight. `source` and `target` are tokens, and a target's
@@ -126,10 +130,13 @@ class Routes:
             )
             for edge in self.edges
         ]
-        columns = ["layer", "kind", "head", "source_layer", "source_stage", "source_index", "source"]
-        columns += ["target_stage", "target_index", "target", "weight"]
-        table = pandas().DataFrame(rows, columns=columns)
-        return table.astype({"head": "Int64"})
+        names = ["layer", "kind", "head", "source_layer", "source_stage", "source_index", "source"]
+        names += ["target_stage", "target_index", "target", "weight"]
+        yield {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one edge a row; `head` is missing where heads are summed."""
+        return super().to_dataframe().astype({"head": "Int64"})
 
 
 @dataclass(frozen=True)

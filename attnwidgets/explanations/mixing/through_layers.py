@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_WEIGHT = 0.5
 """Share of the residual connection that Abnar and Zuidema publish."""
 
-_KEPT = ("model", "text", "stream")
+_KEPT = ("model", "text", "stream", "words")
 
 
 def followed(trace: TraceLike | MixingMap, name: str, stream: str | None) -> MixingMap:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.arrays import Array, read_only
-from attnwidgets.explanations.explanation import Explanation, pandas, restore_common
+from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.selecting import position
 from attnwidgets.sae.statistics.slots import NONE
 from attnwidgets.sae.statistics.summary import (
@@ -22,12 +22,13 @@ from attnwidgets.sae.statistics.tally import BINS, INTERVALS
 from attnwidgets.tracing.text.display import display, pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    import pandas as pd
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
+
+    from attnwidgets.explanations.tables import Columns
 
 
 class FeatureStats(Explanation):
@@ -254,21 +255,19 @@ class FeatureStats(Explanation):
         alive = a["top.text"][:, 0] != NONE
         return [spelled[int(number)] if there else None for number, there in zip(ids, alive, strict=True)]
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one feature a row: feature, name, density, count, mean, maximum, token (of its maximum)."""
+    def _columns(self) -> Iterator[Columns]:
+        """Yield one feature a row: feature, name, density, count, mean, maximum, token (of its maximum)."""
         a = self._arrays
         counts = np.maximum(a["count"], 1)
-        return pandas().DataFrame(
-            {
-                "feature": a["features"],
-                "name": [self.names.get(number, "") for number in self.features],
-                "density": self.density,
-                "count": a["count"],
-                "mean": a["total"] / counts,
-                "maximum": a["maxima"],
-                "token": [token or "" for token in self.strongest_tokens()],
-            }
-        )
+        yield {
+            "feature": a["features"],
+            "name": [self.names.get(number, "") for number in self.features],
+            "density": self.density,
+            "count": a["count"],
+            "mean": a["total"] / counts,
+            "maximum": a["maxima"],
+            "token": [token or "" for token in self.strongest_tokens()],
+        }
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.description import plain
+from attnwidgets.explanations.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    import pandas as pd
+    from attnwidgets.explanations.tables import Columns
 
 
 @dataclass
-class History:
+class History(Table):
     """Measurements of a training run, in order.
 
     Args:
@@ -34,11 +35,10 @@ class History:
         """The last measurement, or nothing."""
         return self.rows[-1] if self.rows else {}
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one measurement a row."""
-        from attnwidgets.explanations.explanation import pandas
-
-        return pandas().DataFrame(self.rows)
+    def _columns(self) -> Iterator[Columns]:
+        """Yield one measurement a row."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        yield {name: [row.get(name) for row in self.rows] for name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""

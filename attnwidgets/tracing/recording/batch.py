@@ -205,8 +205,8 @@ class _Axes:
     def __init__(self, config: Any, sample: Sample, inputs: dict[str, Any]) -> None:
         self.config, self.sample = config, sample
         self.pixels = inputs.get("pixel_values")
-        self.text = None if sample.text is None else sample.text.axis()
-        self.decoder = None if sample.decoder_text is None else sample.decoder_text.axis()
+        self.text = None if sample.text is None else sample.text.axis(sample.rule)
+        self.decoder = None if sample.decoder_text is None else sample.decoder_text.axis(sample.rule)
 
     def of(self, stream: str, n: int) -> TokenAxis:
         """Return the axis of `n` positions of a stream."""

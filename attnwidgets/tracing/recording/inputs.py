@@ -12,7 +12,7 @@ from torch import nn
 from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
 from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
-from attnwidgets.tracing.text.words import join_words
+from attnwidgets.tracing.text.words import STANDARD, join_words
 
 MEDIA = "pictures are given as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
@@ -31,6 +31,7 @@ class Sample:
         decoder_text: Display strings and spans of `decoder_ids`.
         warning: What was done to the input that a reader must know.
         seconds: Length of the audio.
+        rule: How words are found: a name in `words.RULES`.
     """
 
     ids: list[int] | None = None
@@ -41,6 +42,7 @@ class Sample:
     decoder_text: Text | None = None
     warning: str = ""
     seconds: float | None = None
+    rule: str = STANDARD
 
 
 def text_tokenizer(tokenizer: Any) -> Any:

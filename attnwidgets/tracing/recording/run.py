@@ -29,6 +29,7 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
+from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.trace import Trace, byte_budget
 
 BATCH = 8
@@ -41,7 +42,7 @@ def trace(
     text: Any = None,
     *,
     text_pair: str | Sequence[str] | None = None,
-    words: Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
+    words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
     messages: Sequence[Mapping[str, Any]] | None = None,
     input_ids: Any = None,
     attention_mask: Any = None,
@@ -64,7 +65,9 @@ def trace(
             well.
         text_pair: The second text of a pair.
         words: The text split into words, instead of `text` or (for scripts without spaces) beside it; a tuple
-            of two lists for a pair.
+            of two lists for a pair. Or the rule that words are found by: "standard" (by default; "don't" and
+            "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and "e.g." are
+            words too), "punctuation" (every mark stands alone) or "whitespace" (only blanks divide).
         messages: Chat messages, written out by the tokenizer's template.
         input_ids: Token ids [token] or [batch, token]; several rows give a list of traces.
         attention_mask: 0 where `input_ids` hold padding, on either side.
@@ -94,6 +97,10 @@ def trace(
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens must be 0 or more, not {max_new_tokens}")
     _require_text(text)
+    rule = STANDARD
+    if isinstance(words, str):
+        require_rule(words)
+        rule, words = words, None
     budget = byte_budget(memory)
     loaded, reader = _load(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
     inner = unwrap(loaded)
@@ -115,6 +122,7 @@ def trace(
         truncation=truncation,
         room=max_new_tokens,
     )
+    samples = [replace(sample, rule=rule) for sample in samples]
     traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
     return traces[0] if single else traces
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import (
+    GIVEN,
+    STANDARD,
     given_spans,
     paragraph_spans,
     sentence_spans,
@@ -40,8 +42,12 @@ class Text:
     words: tuple[Sequence[str] | None, ...] = (None, None)
     boundary: int | None = None
 
-    def axis(self) -> TokenAxis:
-        """Return the axis with units token, word, sentence and paragraph."""
+    def axis(self, rule: str = STANDARD) -> TokenAxis:
+        """Return the axis with units token, word, sentence and paragraph.
+
+        Args:
+            rule: How words are found where they are not given: a name in `words.RULES`.
+        """
         # Segments are laid one after the other, so that one pass over characters serves both texts.
         whole = ""
         words: list[tuple[int, int]] = []
@@ -51,7 +57,7 @@ class Text:
         for text, given in zip(self.texts, self.words, strict=False):
             start = len(whole)
             starts.append(start)
-            found = word_spans(text) if given is None else given_spans(text, given)
+            found = word_spans(text, rule) if given is None else given_spans(text, given)
             words += [(start + b, start + e) for b, e in found]
             sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
             paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
@@ -64,7 +70,7 @@ class Text:
         arguments = (trimmed, self.special, self.tokens)
         units = {
             "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
-            "word": unit_from_spans("word", whole, words, *arguments),
+            "word": unit_from_spans("word", whole, words, *arguments, GIVEN if any(self.words) else rule),
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
             "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
         }
@@ -144,7 +150,7 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
     for name, unit in axis.units.items():
         spans = (*((i,) for i in range(extra)), *(tuple(i + extra for i in span) for span in unit.spans))
         units[name] = Unit(
-            name, (*names, *unit.labels), spans, (True,) * extra + unit.special, grid=unit.grid
+            name, (*names, *unit.labels), spans, (True,) * extra + unit.special, unit.grid, rule=unit.rule
         )
     boundary = None if axis.boundary is None else axis.boundary + extra
     return TokenAxis((*names, *axis.tokens), units, (0,) * extra + axis.segment, boundary, axis.text)

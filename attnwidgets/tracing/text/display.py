@@ -209,3 +209,22 @@ def display(pieces: Sequence[Piece], scheme: str) -> tuple[str, ...]:
         visible(p.token) if p.data is None else (visible(label) or (CONTINUED if p.data else "∅"))
         for p, label in zip(pieces, shown, strict=True)
     )
+
+
+def joined(labels: Sequence[str], every: Sequence[str]) -> str:
+    """Return labels side by side as they are read: pieces of words joined, spaces between words.
+
+    Args:
+        labels: Display strings that follow each other.
+        every: All labels of their axis, which say whether spaces are spelled.
+    """
+    marked = any(label.startswith(SPACE) for label in every)
+    written = ""
+    for label in labels:
+        if label.startswith(_JOINED):
+            written += label.removeprefix(_JOINED)
+        elif label.startswith(SPACE):
+            written += f" {label[1:]}"
+        else:
+            written += label if marked or not written else f" {label}"
+    return written.strip() or " ".join(labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ class Unit:
         special: Whether an element is a special token; specials are elements of their own.
         grid: Rows and columns of image patches.
         times: Start and end in seconds of audio frames.
+        rule: Of words, the name of the rule that they were found by (`words.RULES`), or "given".
     """
 
     name: str
@@ -32,6 +33,7 @@ class Unit:
     special: tuple[bool, ...]
     grid: tuple[int, int] | None = None
     times: tuple[tuple[float, float], ...] | None = None
+    rule: str = field(default="", compare=False)
 
     def __len__(self) -> int:
         return len(self.spans)

@@ -5,9 +5,10 @@ Words are found in the text, not in the vocabulary, so that every tokenizer give
 1. A fast tokenizer's offsets say where in the text each token lies.
 2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level
    BPE and SentencePiece spell their spaces, WordPiece marks continuations with "##".
-3. Runs of letters, digits and marks are words, as are "don't", "state-of-the-art", "3.14"; every other
-   character is an element of its own. Scripts written without spaces: each Han character and each run of kana
-   is a word (a segmenter's words can be given as `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
+3. A named rule (`RULES`) says what a word is. By "standard", runs of letters, digits and marks are words, as
+   are "don't", "state-of-the-art", "3.14"; every other character is an element of its own. Scripts written
+   without spaces: each Han character and each run of kana is a word (a segmenter's words can be given as
+   `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
 4. Words that share a token merge, since a token belongs to one element only.
 """
 
@@ -18,6 +19,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from attnwidgets._errors import suggest
 from attnwidgets.tracing.text.display import SPACE, graphemes, visible
 from attnwidgets.tracing.text.units import Unit
 
@@ -30,10 +32,23 @@ _INSIDE = "'’-‐·"
 _NUMERIC = ".,:"
 _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3040-\u30fa\u30fc-\u30ff]")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al)|(?<![^\W\d_])[A-Z])\.$"
-)
+_SHORT = r"Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al"
+_ABBREVIATION = re.compile(rf"(?:\b(?:{_SHORT})|(?<![^\W\d_])[A-Z])\.$")
+_ABBREVIATED = re.compile(rf"(?<!\w)(?:(?:[^\W\d_]\.){{2,}}|(?:{_SHORT})\.)(?!\w)")
 _PARAGRAPH = re.compile(r"\S(?:.*?\S)??(?=\s*\Z|\s*\n[^\S\n]*\n)", re.DOTALL)
+STANDARD = "standard"
+GIVEN = "given"
+"""What stands in the place of a rule where words were given."""
+RULES = {
+    STANDARD: "runs of letters, digits and marks; apostrophes, hyphens and middle dots join them, full stops "
+    "between digits or capitals do, and commas and colons between digits",
+    "abbreviations": "as standard, and an abbreviation keeps its full stops: letters with one after each "
+    "(U.S., e.g.), and those that end no sentence (Mr., Dr., etc., ...)",
+    "punctuation": "runs of letters, digits and marks; nothing joins them",
+    "whitespace": "what stands between blanks, punctuation with it",
+}
+"""What is a word, by the rule's name."""
+
 _STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）]*|\n+")
 
 
@@ -51,8 +66,42 @@ def _kind(cluster: str) -> str:
     return "other"
 
 
-def word_spans(text: str) -> list[Span]:
-    """Return the character spans of the words of a text; whitespace belongs to none."""
+def require_rule(rule: str, argument: str = "words") -> None:
+    """Raise ValueError where words have no such rule."""
+    if rule not in RULES:
+        raise ValueError(
+            f"{argument} must be a list of words, as ['New', 'York'], or a rule to find them by, "
+            f"{', '.join(map(repr, RULES))}; not {rule!r}.{suggest(rule, RULES)}"
+        )
+
+
+def word_spans(text: str, rule: str = STANDARD) -> list[Span]:
+    """Return the character spans of the words of a text; whitespace belongs to none.
+
+    Args:
+        text: What is divided.
+        rule: A name in `RULES`.
+    """
+    if rule == "whitespace":
+        return [found.span() for found in re.finditer(r"\S+", text)]
+    spans = _runs(text, joined=rule != "punctuation")
+    return _with_stops(text, spans) if rule == "abbreviations" else spans
+
+
+def _with_stops(text: str, spans: list[Span]) -> list[Span]:
+    """Return spans of which those inside an abbreviation are one, its full stops included."""
+    whole = [found.span() for found in _ABBREVIATED.finditer(text)]
+    kept = [(b, e) for b, e in spans if not any(begin <= b and e <= end for begin, end in whole)]
+    return sorted([*kept, *whole])
+
+
+def _runs(text: str, *, joined: bool) -> list[Span]:
+    """Return runs of letters, digits and marks, and every other character for itself.
+
+    Args:
+        text: What is divided.
+        joined: Whether punctuation inside a run may join it.
+    """
     clusters = graphemes(text)
     kinds = [_kind(text[begin:end]) for begin, end in clusters]
     spans: list[Span] = []
@@ -60,7 +109,13 @@ def word_spans(text: str) -> list[Span]:
     for i, ((begin, end), found) in enumerate(zip(clusters, kinds, strict=True)):
         kind = found
         joiner = text[begin:end]
-        if found == "other" and previous == "letter" and i + 1 < len(kinds) and kinds[i + 1] == "letter":
+        if (
+            joined
+            and found == "other"
+            and previous == "letter"
+            and i + 1 < len(kinds)
+            and kinds[i + 1] == "letter"
+        ):
             before, after = text[begin - 1], text[clusters[i + 1][0]]
             numeric = before.isdigit() and after.isdigit()
             initials = joiner == "." and before.isupper() and after.isupper()
@@ -137,6 +192,7 @@ def unit_from_spans(
     spans: Sequence[Span],
     special: Sequence[bool],
     tokens: Sequence[str],
+    rule: str = "",
 ) -> Unit:
     """Return the unit whose elements are spans of a text, over tokens that lie at `spans` of it.
 
@@ -162,12 +218,15 @@ def unit_from_spans(
         visible(text[starts[key] : ends[last[key]]]).replace(SPACE, " ") if inside else tokens[key]
         for inside, key in groups
     )
-    return _unit(name, labels, groups.values(), special)
+    return _unit(name, labels, groups.values(), special, rule)
 
 
-def _unit(name: str, labels: tuple[str, ...], groups: Iterable[list[int]], special: Sequence[bool]) -> Unit:
+def _unit(
+    name: str, labels: tuple[str, ...], groups: Iterable[list[int]], special: Sequence[bool], rule: str = ""
+) -> Unit:
     members = tuple(tuple(group) for group in groups)
-    return Unit(name, labels, members, tuple(all(special[i] for i in group) for group in members))
+    apart = tuple(all(special[i] for i in group) for group in members)
+    return Unit(name, labels, members, apart, rule=rule)
 
 
 def unit_from_ids(
@@ -181,4 +240,4 @@ def unit_from_ids(
         "".join(tokens[i].removeprefix("##") for i in group).strip("␣▁Ġ") or tokens[group[0]]
         for group in groups.values()
     )
-    return _unit(name, labels, groups.values(), special)
+    return _unit(name, labels, groups.values(), special, GIVEN)

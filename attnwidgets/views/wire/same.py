@@ -72,5 +72,7 @@ def is_special(explanation: Any) -> bool:
             return True
     defaults = method.default_options()
     chosen = explanation.provenance.get("options", {})
-    # What is None by default is found out by the method, and stands here as what was found.
+    if chosen.get("discard") is not None:
+        return True
+    # What else is None by default is found out by the method, and stands here as what was found.
     return any(defaults.get(name) is not None and value != defaults[name] for name, value in chosen.items())

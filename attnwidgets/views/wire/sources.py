@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.sums import sums_of, verdict_of
+from attnwidgets.explanations.conservation_note import sums_of, verdict_of
+from attnwidgets.explanations.mixing.discarding import taken_by_first
+from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
 from attnwidgets.views.wire.keys import is_by_layer
 
@@ -180,11 +182,19 @@ class Source:
         return said if self.attributions else [f"at the input: {line}" for line in said]
 
     def _note(self) -> str:
+        shown = self._in_unit
+        taken = taken_by_first(shown) if hasattr(shown, "held_layers") else ""
+        return "; ".join(filter(None, (self._unit_note(), taken)))
+
+    def _unit_note(self) -> str:
         if self.unit in {"token", "patch", "frame"}:
             return ""
+        axis = self.explanation.axis if self.attributions else self.explanation.key
+        rule = axis.units[self.unit].rule if self.unit in axis.units else ""
+        found = f"words by the rule {rule!r}; " if rule in RULES and rule != STANDARD else ""
         if self.attributions:
-            return f"sum over the pieces of a {self.unit}"
-        return "sum over key pieces, mean over query pieces"
+            return f"{found}sum over the pieces of a {self.unit}"
+        return f"{found}sum over key pieces, mean over query pieces"
 
     # -- numbers -----------------------------------------------------------------------------------
 

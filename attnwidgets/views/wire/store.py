@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -275,6 +276,8 @@ class TileStore(SharedModel):
             from attnwidgets.explanations.targets import resolve_target
 
             found = resolve_target(trace, value, method="Selection", name=name, logit=True)
+            if found.note:
+                warnings.warn(found.note, UserWarning, stacklevel=2)
             return int(found.index or 0), found.label
         items = (self.header.get("predictions") or {}).get("items", [])
         for item in items:

@@ -14,6 +14,7 @@ from torch import nn
 
 import attnwidgets as aw
 from attnwidgets.explanations.attribution.lrp import lrp
+from attnwidgets.explanations.conservation_note import sums_of, verdict_of
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.module_trace import trace_module
@@ -107,6 +108,35 @@ def test_attnlrp_says_what_is_missing(tiny_llama_trace):
     assert found.residual == pytest.approx(said["target"][0] - said["sum"][0], abs=1e-6)
     assert abs(found.residual) > 0.5
     assert "is conserved in LlamaForCausalLM" in said["verdict"]
+
+
+def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama_trace):
+    by_softmax = verdict_of(lrp(tiny_llama_trace, 19))
+    assert (
+        "no error: under AttnLRP the softmax of attention, and biases and position embeddings" in by_softmax
+    )
+    assert "nothing else is lost: relevance is conserved in LlamaForCausalLM" in by_softmax
+    # All is with the tokens: there is nothing to explain.
+    assert verdict_of(lrp(tiny_llama_trace, 19, rule="cp_lrp")).startswith("relevance is conserved")
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.uniform_(-1, 1)
+    biased = lrp(trace(model, None, IDS), 7, rule="cp_lrp", at="block")
+    assert "under CP-LRP biases, where a model has them, take relevance too." in verdict_of(biased)
+
+
+def test_the_sum_of_one_of_two_streams_is_not_called_the_target():
+    found = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
+    target = lrp(found, 7, stream="encoder").provenance["conservation"]["target"][0]
+    for stream in ("encoder", "decoder"):
+        (line,) = sums_of(lrp(found, 7, stream=stream))
+        assert "(the other stream's tokens)" in line
+        assert line.endswith(f"= {target:.4g} (target)".replace("-", "−"))
+    several = lrp(found, [7, 9], stream="encoder")
+    assert len(sums_of(several)) == 2
+    assert "target" not in sums_of(several.select(1))[0]
 
 
 def test_several_targets_are_the_same_one_by_one_and_from_one_pass():

@@ -1,0 +1,114 @@
+"""Tables: numbers as rows, as a CSV file, as HTML, and, where pandas is installed, as a data frame."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pandas as pd
+
+    Columns = Mapping[str, Any]
+    """Values of equal number, by column."""
+
+_FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
+
+
+class Table(ABC):
+    """Numbers that can be read as a table; only `to_dataframe` needs pandas."""
+
+    @abstractmethod
+    def _columns(self) -> Iterator[Columns]:
+        """Yield the table in parts that follow each other, each with the same columns."""
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the table as one dict a row, of Python's own numbers and strings."""
+        return [dict(zip(part, row, strict=True)) for part in self._columns() for row in _rows(part)]
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write the table as CSV (UTF-8, all digits), all or nothing; needs no pandas.
+
+        Strings that a spreadsheet would run as a formula begin with an apostrophe.
+
+        Returns:
+            Where it was written.
+
+        Raises:
+            OSError: Where `path` cannot be written.
+        """
+        from attnwidgets.export.archive import write_bytes
+
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        for number, part in enumerate(self._columns()):
+            if number == 0:
+                writer.writerow(part)
+            for row in _rows(part):
+                writer.writerow([spreadsheet_label(one) if isinstance(one, str) else one for one in row])
+        target = Path(path)
+        write_bytes(target, out.getvalue().encode("utf-8"))
+        return target
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the table as a pandas DataFrame.
+
+        Raises:
+            ImportError: Where pandas is not installed; `.to_rows()` and `.to_csv(path)` need none.
+        """
+        frames = [pandas().DataFrame(dict(part)) for part in self._columns()]
+        return frames[0] if len(frames) == 1 else pandas().concat(frames, ignore_index=True)
+
+
+def _rows(part: Columns) -> Iterator[tuple[Any, ...]]:
+    return zip(*(_plain(column) for column in part.values()), strict=True)
+
+
+def _plain(column: Any) -> list[Any]:
+    """Return a column in Python's own types; a list may hold several of them."""
+    if isinstance(column, np.ndarray):
+        return list(column.tolist())
+    return [one.item() if isinstance(one, np.generic) else one for one in column]
+
+
+def pandas() -> Any:
+    """Return pandas, or say what to install."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        message = (
+            "to_dataframe() needs pandas: pip install pandas. Without it, .to_rows() returns the same table "
+            "as a list of dicts, and .to_csv(path) writes it."
+        )
+        raise ImportError(message) from error
+    return pd
+
+
+def html_table(rows: Sequence[Mapping[str, Any]], most: int) -> str:
+    """Return the first `most` rows as an HTML table that says how many more there are."""
+    names = list(rows[0]) if rows else []
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_printed(row[name]))}</td>" for name in names) + "</tr>"
+        for row in rows[:most]
+    )
+    more = len(rows) - most
+    rest = f"<p>and {more:,} more row{'s' * (more > 1)}: .to_rows()</p>" if more > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+def _printed(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def spreadsheet_label(label: str) -> str:
+    """Return a label that a spreadsheet does not run: a formula begins with an apostrophe."""
+    return "'" + label if _FORMULA.match(label) else label
