@@ -56,8 +56,8 @@ class Conservation:
             return f"relevance is not conserved in {self.architecture}: {self.problem}."
         places = sum(map(len, self.sums.values()))
         return (
-            f"every operation of {self.architecture} has a working rule: CP-LRP without biases, which must hand "
-            f"back all of the target, sums to {self.target:.4g} at all of {places} places, to within "
+            f"every operation of {self.architecture} has a working rule: CP-LRP without biases, which must "
+            f"hand back all of the target, sums to {self.target:.4g} at all of {places} places, to within "
             f"{self.error:.1g} of it."
         )
 
