@@ -27,16 +27,23 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Of our own processes: each computes in one thread, since its siblings have the other processors."""
 
 
+@dataclass(frozen=True)
+class Finished(Generic[R]):
+    """A shard whose result is known (kept on disk): it takes its turn, but nothing runs."""
+
+    result: R
+
+
 def run_shards(
     function: Callable[[S], R],
-    shards: Iterable[S],
+    shards: Iterable[S | Finished[R]],
     jobs: int | Executor,
     *,
     desc: str,
     describe: Callable[[S], str],
     total: int | None = None,
     kept: str = "",
-) -> Iterator[tuple[int, R]]:
+) -> Generator[tuple[int, R], None, None]:
     """Yield (number of the shard, what the function returns for it), in the order of the shards.
 
     Shards are taken as workers come free, so that `shards` may be a stream; at most `AHEAD` per worker are
@@ -46,7 +53,8 @@ def run_shards(
 
     Args:
         function: What is done with a shard; it must pickle if it leaves this process, as must its results.
-        shards: The shards. What belongs to one must not depend on `jobs`, if results should not either.
+        shards: The shards, or `Finished` ones. What belongs to one must not depend on `jobs`, if results
+            should not either.
         jobs: How many processes share the shards, 1 being this one; or an executor, which is left open.
         desc: What is being done, for the progress bar and errors ("comparing").
         describe: Returns what a shard is called in errors ("texts 64 to 79").
@@ -64,7 +72,10 @@ def run_shards(
             shards
         )
     elif min(count, count if total is None else total) <= 1:
-        steps = ((place, function(shard)) for place, shard in enumerate(shards))
+        steps = (
+            (place, shard.result if isinstance(shard, Finished) else function(shard))
+            for place, shard in enumerate(shards)
+        )
     else:
         pool = _Pool(count if total is None else min(count, total))
         steps = _Flight(function, pool, desc, describe, kept).run(shards)
@@ -107,7 +118,7 @@ def workers_of(jobs: int | Executor) -> int:
 
 def _shown(
     steps: Generator[tuple[int, R], None, None], desc: str, total: int | None
-) -> Iterator[tuple[int, R]]:
+) -> Generator[tuple[int, R], None, None]:
     """Yield steps under a progress bar, and close them whatever happens."""
     with closing(steps):
         yield from progress(steps, desc, total=total)
@@ -164,9 +175,9 @@ class _Flight(Generic[S, R]):
         self._function, self._executor = function, executor
         self._desc, self._describe, self._kept = desc, describe, kept
         self._run = uuid.uuid4().hex
-        self._held: deque[_Shard[S]] = deque()
+        self._held: deque[_Shard[Any]] = deque()
 
-    def run(self, shards: Iterable[S]) -> Generator[tuple[int, R], None, None]:
+    def run(self, shards: Iterable[S | Finished[R]]) -> Generator[tuple[int, R], None, None]:
         """Yield (number, result) in the order of the shards."""
         waiting = enumerate(shards)
         try:
@@ -182,19 +193,25 @@ class _Flight(Generic[S, R]):
             if isinstance(self._executor, _Pool):
                 self._executor.shutdown()
 
-    def _fill(self, waiting: Iterator[tuple[int, S]]) -> None:
+    def _fill(self, waiting: Iterator[tuple[int, S | Finished[R]]]) -> None:
         """Submit shards until enough are held or none is left."""
         while len(self._held) < AHEAD * workers_of(self._executor):
             try:
                 place, content = next(waiting)
             except StopIteration:
                 return
-            try:
-                future = self._submit(place, content, 1)
-            except BrokenExecutor as error:  # it is met when the shard's turn comes
-                future = Future()
-                future.set_exception(error)
-            self._held.append(_Shard(place, content, future))
+            self._held.append(_Shard(place, content, self._begun(place, content)))
+
+    def _begun(self, place: int, content: S | Finished[R]) -> Future[Any]:
+        future: Future[Any] = Future()
+        if isinstance(content, Finished):
+            future.set_result(content.result)
+            return future
+        try:
+            return self._submit(place, content, 1)
+        except BrokenExecutor as error:  # it is met when the shard's turn comes
+            future.set_exception(error)
+            return future
 
     def _submit(self, place: int, content: S, tries: int) -> Future[Any]:
         # Dask takes two calls with equal arguments for one, also if the first has failed.

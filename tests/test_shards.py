@@ -16,7 +16,7 @@ import cloudpickle
 import pytest
 
 from attnwidgets._progress import Cancelled, observing
-from attnwidgets._shards import AHEAD, TRIES, run_shards, workers_of
+from attnwidgets._shards import AHEAD, TRIES, Finished, run_shards, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,6 +108,12 @@ def test_a_stream_is_read_as_far_as_twice_the_workers_need_and_an_executor_stays
     assert len(read) == 5 + AHEAD * 3
     found.close()
     assert not executor.closed
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_is_finished_takes_its_turn_and_nothing_runs(jobs: int) -> None:
+    shards = [2, Finished(-1), Finished(-2), 3]
+    assert list(run(square, shards, jobs)) == [(0, 4), (1, -1), (2, -2), (3, 9)]
 
 
 def test_an_executor_of_threads_shares_this_process() -> None:

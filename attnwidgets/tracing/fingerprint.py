@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import torch
 
+from attnwidgets._content import key_of
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.inputs import text_tokenizer
+
+_SETTINGS = (
+    "special_tokens_map", "model_max_length", "model_input_names", "truncation_side", "split_special_tokens",
+    "add_bos_token", "add_eos_token",
+)  # fmt: skip
+"""What changes ids beside the vocabulary. Padding is ours, templates write text, cleaning is of decoding."""
+_PLACES = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
+"""How options are called, or end, that say where files lie."""
 
 
 def fingerprint_of(model: Any) -> str:
@@ -22,3 +33,29 @@ def fingerprint_of(model: Any) -> str:
         if not tensor.is_meta:
             digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """Return a hash of all in a tokenizer, or a processor's tokenizer, that the ids of a text follow from.
+
+    Of a fast tokenizer: its serialised backend, without the truncation and padding that its last call left
+    there. Of a slow one: its vocabulary, its merges or sentencepiece model, and the options that it was made
+    with, without names of files. Of both: special tokens, the longest input, the names of model inputs. So a
+    tokenizer in another folder is the same one.
+    """
+    reader = text_tokenizer(tokenizer)
+    if reader is None:
+        return key_of(tokenizer)
+    settings = {name: getattr(reader, name, None) for name in _SETTINGS}
+    backend = getattr(reader, "backend_tokenizer", None)
+    if backend is not None:
+        described = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+        return key_of(type(reader), settings, json.dumps(described, sort_keys=True))
+    options = {
+        name: value
+        for name, value in getattr(reader, "init_kwargs", {}).items()
+        if not name.endswith(_PLACES)
+    }
+    parts = [getattr(reader, name, None) for name in ("bpe_ranks", "sp_model")]
+    vocabulary = reader.get_vocab() if hasattr(reader, "get_vocab") else vars(reader)
+    return key_of(type(reader), settings, vocabulary, options, *parts)

@@ -140,15 +140,22 @@ def test_rationales_may_be_numbers_of_elements(classifier: Any) -> None:
     assert (told([2]) != expected).all()
 
 
-CALLS: list[str] = []
+class Counted:
+    """A method that writes down its calls, and is interrupted at one of them."""
 
+    def __init__(self, log: Any, interrupt: int) -> None:
+        self.log, self.interrupt = log, interrupt
+        log.touch()
 
-def counted(trace: Any) -> Attributions:
-    """A method that counts its calls and is interrupted once."""
-    CALLS.append(trace.text)
-    if len(CALLS) == 3:
-        raise KeyboardInterrupt
-    return lengths(trace)
+    def __call__(self, trace: Any) -> Attributions:
+        with self.log.open("a") as file:
+            file.write(f"{trace.text}\n")
+        if len(self.calls()) == self.interrupt:
+            raise KeyboardInterrupt
+        return lengths(trace)
+
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines()
 
 
 def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
@@ -156,41 +163,42 @@ def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
 ) -> None:
     model, tokenizer = classifier
     monkeypatch.setattr(sys.modules[compare.__module__], "WINDOW", 1)
-    calls = CALLS
-    calls.clear()
+    counted = Counted(tmp_path / "log", 3)
 
     def run(**more: Any) -> Any:
         chosen = {"length": counted} | more.pop("methods", {})
         texts = more.pop("texts", TEXTS)
         return compare(
             chosen, ["deletion", "gini"], texts, more.pop("model", model), tokenizer, operator="mask",
-            cache=tmp_path, **more,
+            cache=tmp_path / "scores", **more,
         )  # fmt: skip
 
     with pytest.raises(KeyboardInterrupt):
         run()
     whole = run()
-    assert calls == [*TEXTS[:3], *TEXTS[2:]], "what was done is not done again"
+    assert counted.calls() == [*TEXTS[:3], *TEXTS[2:]], "what was done is not done again"
     assert whole.reused == 2
     again = run(texts=TEXTS[::-1])
-    assert len(calls) == 5
+    assert len(counted.calls()) == 5
     for family in whole:
         assert np.array_equal(again[family].samples, whole[family].samples[::-1], equal_nan=True)
     more = run(methods={"other": "saliency"})
-    assert len(calls) == 5
+    assert len(counted.calls()) == 5
     same(more["removal"].of("length"), whole["removal"].of("length"))
     run(thresholds=(0.3,))
-    assert len(calls) == 9, "other options are other scores"
+    assert len(counted.calls()) == 9, "other options are other scores"
     other = random_classifier().double()
     with torch.no_grad():
         other.classifier.bias += 1
     run(model=other)
-    assert len(calls) == 13, "other weights are another model"
+    assert len(counted.calls()) == 13, "other weights are another model"
     with aw.ablate_heads(model, (0, 0)):
         run()
-    assert len(calls) == 17, "a model with an intervention is another one"
-    (next(tmp_path.iterdir())).write_text("{broken")
-    assert run().reused in (3, 4)
+    assert len(counted.calls()) == 17, "a model with an intervention is another one"
+    for file in (tmp_path / "scores").rglob("*.safetensors"):
+        file.write_bytes(b"broken")
+    assert run().reused == 0
+    assert run().reused == 4
 
 
 def test_an_interrupt_costs_no_more_than_a_few_long_texts(
@@ -198,20 +206,14 @@ def test_an_interrupt_costs_no_more_than_a_few_long_texts(
 ) -> None:
     monkeypatch.setattr(sys.modules[compare.__module__], "LONG", 100)
     texts = [" ".join(["cat"] * (20 + at)) for at in range(4)]
-    asked: list[str] = []
-
-    def slow(trace: Any) -> Attributions:
-        asked.append(trace.text)
-        if len(asked) == 4:
-            raise KeyboardInterrupt
-        return lengths(trace)
+    counted = Counted(tmp_path / "log", 4)
 
     def run() -> Any:
-        return compare({"slow": slow}, "gini", texts, *classifier, cache=tmp_path)
+        return compare({"slow": counted}, "gini", texts, *classifier, cache=tmp_path / "scores")
 
     with pytest.raises(KeyboardInterrupt):
         run()
-    assert run().reused == 2, "a window closes with the text that is too many"
+    assert run().reused == 2, "a shard closes with the text that is too many"
 
 
 @pytest.mark.slow

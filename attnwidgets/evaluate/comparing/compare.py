@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Mapping, Sized
+from contextlib import nullcontext
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._content import key_of
 from attnwidgets._errors import suggest
-from attnwidgets._progress import progress
-from attnwidgets.evaluate.comparing.cache import Cache, key_of
+from attnwidgets._shards import workers_of
 from attnwidgets.evaluate.comparing.compared_text import (
     ASKING,
     FAMILIES,
@@ -23,24 +22,31 @@ from attnwidgets.evaluate.comparing.compared_text import (
     traced,
 )
 from attnwidgets.evaluate.comparing.comparison import Comparison
+from attnwidgets.evaluate.corpora.score_cache import ScoreCache
+from attnwidgets.evaluate.corpora.scores import Scores
+from attnwidgets.evaluate.corpora.scoring import score_shards
 from attnwidgets.evaluate.examples.maps import named
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.metrics.faithfulness import ERASER, Plan
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.carried import Reader
 from attnwidgets.tracing.fingerprint import fingerprint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
 
+    from attnwidgets.evaluate.corpora.scoring import Group, Scored
     from attnwidgets.evaluate.examples.maps import Specs
     from attnwidgets.evaluate.removals.ordering import Oracle, Rounding
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score
+    from attnwidgets.tracing.carried import Carried
 
 WINDOW = 16
-"""Texts whose questions share batches, at most, and after which results are kept."""
+"""Texts of a shard, at most: their questions share batches, and their scores are kept in one file."""
 LONG = 2_000
 """And after how many characters: long texts fill batches by themselves; an interrupt should cost little."""
 EVERY = {name: family for family, names in FAMILIES.items() for name in names}
@@ -58,7 +64,7 @@ PAPER = {
 def compare(
     methods: Specs,
     metrics: str | Sequence[str],
-    dataset: Sequence[Any],
+    dataset: Iterable[Any],
     model: Any = None,
     tokenizer: Any = None,
     *,
@@ -76,14 +82,19 @@ def compare(
     unit: str | None = None,
     batch_size: int = 64,
     cache: Any = None,
-    jobs: int = 1,
+    jobs: int | Executor = 1,
 ) -> Comparison:
     """What methods score by several metrics over a data set.
 
     What is removed from a text, for all methods, metrics and shares at once, is asked of the model in batches
-    that texts share; equal inputs run once. With `cache` every text's scores are kept on disk under a hash of
-    the model's weights, the text, the method and the options, so that a run that was interrupted goes on
-    where it stopped, and another method or text costs only itself.
+    that texts share; equal inputs run once. With `cache` scores are kept on disk under a hash of what they
+    follow from: the model's weights, the tokenizer's vocabulary and rules, the text, the method's code and
+    options. So a run that was interrupted goes on where it stopped, another method or text costs only
+    itself, and several processes or machines may fill one folder.
+
+    Texts are read as they are needed, in shards of at most 16 (fewer where they are long), and not kept;
+    12 bytes of scores a text, metric, method and share are. Shards do not depend on `jobs`, so that scores
+    are equal to the last bit for any number of workers that compute in as many threads.
 
     Args:
         methods: Names in `aw.methods()`, (name, options), functions of a trace that return Attributions; or a
@@ -94,8 +105,9 @@ def compare(
             `plausibility` (texts with rationales), `complexity` and `stability` (which computes every method
             anew under noise). All by the defaults of these functions, apart from what is named below.
         dataset: Texts; objects or mappings with `text` and, where there are any, `label` and `rationale`
-            (`aw.demo_texts("test")`); pairs (text, label); or traces.
-        model: As `aw.trace` takes it; not needed for traces.
+            (`aw.demo_texts("test")`); pairs (text, label); or traces. A list, a data set of Hugging Face, a
+            generator: anything that can be iterated. What has a length is checked before anything runs.
+        model: As `aw.trace` takes it; not needed for traces. A name is loaded once, and once in every worker.
         tokenizer: Its tokenizer.
         operator: How features are removed; see `faithfulness`. Needed where something is.
         target: As every method takes it; "label": each text's own label (then fidelity is that of the
@@ -112,16 +124,19 @@ def compare(
         unit: What features are.
         batch_size: Inputs that run together.
         cache: A folder to keep scores in; None: nothing is kept.
-        jobs: How many processes share the texts. Each holds a copy of the model, so that more than one pays
-            for long runs only; methods must then be names or functions of a module.
+        jobs: How many processes share the texts, each with a copy of the model and one thread; or a
+            `concurrent.futures.Executor`, such as Dask's `client.get_executor()`. For workers on other
+            machines name the model's folder or hub id. See docs/scale.md.
 
     Returns:
         A Comparison: a Scorecard for every family of metrics, and `.table`.
 
     Raises:
         ValueError: For an unknown metric, method or operator; an empty text or data set; texts without the
-            label or rationale that is asked for; no model.
+            label or rationale that is asked for; no model; `jobs` other than 1 with traces, or with a model
+            whose interventions are in force.
         TypeError: Where a method returns no Attributions.
+        RuntimeError: Where the worker of a shard dies again and again; the message names its texts.
     """
     asked = _asked(metrics, operator, target, unit)
     plan = Plan(
@@ -138,97 +153,118 @@ def compare(
         batch_size=batch_size,
     )
     specs = _specs(methods)
-    items = _items(dataset, asked, model)
-    if jobs < 1:
-        message = f"jobs must be at least 1, not {jobs}."
-        raise ValueError(message)
-    scorer = Scorer(model, tokenizer, specs, asked, plan)
-    keys = _keys(scorer, items)
-    kept = Cache(cache)
-    entries = {key: kept.get(key) or {"rows": {}, "notes": []} for key in dict.fromkeys(keys)}
-    wanted = {name: key_of(spec) for name, spec in specs.items()}
-    open_: dict[str, tuple[Item, tuple[str, ...]]] = {}
-    reused = 0
-    for key, item in zip(keys, items, strict=True):
-        missing = tuple(name for name, own in wanted.items() if own not in entries[key]["rows"])
-        reused += len(wanted) - len(missing)
-        if missing:
-            open_[key] = (item, missing)
-    for key, found in _scored(scorer, open_, jobs):
-        entry = entries[key]
-        entry["rows"] |= {wanted[name]: found["rows"].pop(name) for name in open_[key][1]} | found["rows"]
-        entry["notes"] = list(dict.fromkeys([*entry["notes"], *found["notes"]]))
-        entry["about"] = found["about"]
-        kept.put(key, entry)
-    cards = {
-        family: _card(family, names, [entries[key] for key in keys], wanted, plan)
-        for family, names in asked.families.items()
-    }
-    return Comparison(cards, tuple(item.said for item in items), reused)
+    workers_of(jobs)
+    source = _Source(dataset, asked, model, jobs)
+    total = source.checked()
+    reader = None if model is None else Reader(model, tokenizer)
+    about = "" if cache is None else _about(reader, asked, plan)
+    keys = {name: key_of(spec) for name, spec in specs.items()}
+    by_key = {key: (name, specs[name]) for name, key in reversed(keys.items())}
+    with nullcontext() if reader is None else reader.carried(jobs) as carried:
+        found = score_shards(
+            source.shards(),
+            _Scorer(carried, by_key, asked, plan),
+            list(dict.fromkeys(keys.values())),
+            ScoreCache(cache, about),
+            jobs,
+            desc="comparing",
+            total=total,
+        )
+    if found is None:
+        raise ValueError("dataset is empty: give at least one text.")
+    cards = {family: _card(family, names, found, keys, plan) for family, names in asked.families.items()}
+    said = tuple(item.said for item in source.items()) if isinstance(dataset, (list, tuple)) else ()
+    return Comparison(cards, said, found.reused)
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """Everything that a process needs to score texts."""
+class _Scorer:
+    """Scores texts, in whatever process."""
 
-    model: Any
-    tokenizer: Any
-    specs: Mapping[str, Any]
+    reader: Carried | None
+    specs: Mapping[str, tuple[str, Any]]
     asked: Asked
     plan: Plan
 
-    def scores(self, part: Sequence[tuple[str, Item, tuple[str, ...]]]) -> list[tuple[str, dict[str, Any]]]:
-        """Return the scores of some texts by some methods each, by key."""
-        traces = traced(self.model, self.tokenizer, [item for _, item, _ in part])
-        functions = {name: self.specs[name] for _, _, names in part for name in names}
+    def __call__(self, group: Group[Item]) -> Scores:
+        model, tokenizer = (None, None) if self.reader is None else self.reader.open()
+        specs = dict(self.specs[key] for key in group.methods)
+        names, count = list(specs), len(group.items)
         found = scores_of(
-            traces, [item for _, item, _ in part], [key for key, _, _ in part],
-            [names for _, _, names in part], functions, self.asked, self.plan,
+            traced(model, tokenizer, group.items), group.items, group.keys, [names] * count, specs,
+            self.asked, self.plan,
         )  # fmt: skip
-        return [(key, one) for (key, _, _), one in zip(part, found, strict=True)]
+        values = {
+            family: np.array(
+                [
+                    [one["rows"][row][family] for row in (*names, *_baselines(family, self.plan))]
+                    for one in found
+                ],
+                dtype=np.float64,
+            )
+            for family in self.asked.families
+        }
+        notes = tuple(tuple(one["notes"]) for one in found)
+        return Scores(group.keys, group.methods, values, notes, found[0]["about"])
 
 
-_worker: dict[str, Scorer] = {}
+class _Source:
+    """The entries of a data set, as often as it can be read."""
+
+    def __init__(self, dataset: Any, asked: Asked, model: Any, jobs: int | Executor) -> None:
+        if isinstance(dataset, str) or not hasattr(dataset, "__iter__"):
+            raise TypeError(f"dataset takes texts, objects with a text, or traces, not {dataset!r:.60}.")
+        self._dataset, self._asked, self._model, self._jobs = dataset, asked, model, jobs
+        self._prints: dict[int, str] = {}
+
+    def items(self) -> Iterator[Item]:
+        """Yield the entries.
+
+        Raises:
+            ValueError: Where one is empty, or lacks what is asked for.
+            TypeError: Where one is none.
+        """
+        for number, one in enumerate(self._dataset):
+            item = item_of(one, number, self._asked)
+            if item.trace is None and self._model is None:
+                raise ValueError("model is missing: the data set has texts; pass model and tokenizer.")
+            if item.trace is not None and self._jobs != 1:
+                raise ValueError(
+                    f"dataset[{number}] is a trace, which stays in this process with its model: use jobs=1, "
+                    "or pass texts, model and tokenizer."
+                )
+            yield item
+
+    def shards(self) -> Iterator[list[tuple[str, Item]]]:
+        """Yield entries with the keys of their content, shard by shard."""
+        for part in _cut(self.items()):
+            yield [(self._key(item), item) for item in part]
+
+    def checked(self) -> int | None:
+        """Look through what can be read again, and return how many shards it has."""
+        return sum(1 for _ in _cut(self.items())) if isinstance(self._dataset, Sized) else None
+
+    def _key(self, item: Item) -> str:
+        if item.trace is None:
+            return key_of(item.content())
+        model = item.trace.model
+        if id(model) not in self._prints:
+            self._prints[id(model)] = fingerprint_of(model)
+        return key_of(self._prints[id(model)], item.content())
 
 
-def _start(scorer: Scorer) -> None:
-    import torch
-
-    torch.set_num_threads(1)
-    _worker["scorer"] = scorer
-
-
-def _work(part: list[tuple[str, Item, tuple[str, ...]]]) -> list[tuple[str, dict[str, Any]]]:
-    return _worker["scorer"].scores(part)
-
-
-def _scored(
-    scorer: Scorer, open_: Mapping[str, tuple[Item, tuple[str, ...]]], jobs: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield scores as they are ready, window by window."""
-    todo = [(key, item, names) for key, (item, names) in open_.items()]
-    size = WINDOW if jobs == 1 else max(1, min(WINDOW, -(-len(todo) // jobs)))
-    parts: list[list[tuple[str, Item, tuple[str, ...]]]] = []
+def _cut(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield the texts of every shard: a fixed number, fewer where they are long."""
+    part: list[Item] = []
     length = 0
-    for one in todo:
-        if not parts or len(parts[-1]) >= size or length > LONG:
-            parts.append([])
-            length = 0
-        parts[-1].append(one)
-        length += len(one[1].said)
-    if jobs == 1 or len(parts) < 2:  # noqa: PLR2004 - nothing to share
-        for part in progress(parts, "comparing"):
-            yield from scorer.scores(part)
-        return
-    # Forked processes would share locks and threads of torch.
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _start, (scorer,)) as pool:
-        running = [pool.submit(_work, part) for part in parts]
-        try:
-            for done in progress(as_completed(running), "comparing", total=len(running)):
-                yield from done.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    for item in items:
+        if part and (len(part) >= WINDOW or length > LONG):
+            yield part
+            part, length = [], 0
+        part.append(item)
+        length += len(item.said)
+    if part:
+        yield part
 
 
 def _asked(metrics: str | Sequence[str], operator: Any, target: Any, unit: str | None) -> Asked:
@@ -260,79 +296,43 @@ def _specs(methods: Specs) -> dict[str, Any]:
     return dict(zip(named(several), several, strict=True))
 
 
-def _items(dataset: Any, asked: Asked, model: Any) -> list[Item]:
-    if isinstance(dataset, str) or not hasattr(dataset, "__iter__"):
-        message = f"dataset takes texts, objects with a text, or traces, not {dataset!r:.60}."
-        raise TypeError(message)
-    items = [item_of(one, number, asked) for number, one in enumerate(dataset)]
-    if not items:
-        message = "dataset is empty: give at least one text."
-        raise ValueError(message)
-    if model is None and any(item.trace is None for item in items):
-        message = "model is missing: the data set has texts; pass model and tokenizer."
-        raise ValueError(message)
-    return items
-
-
-def _keys(scorer: Scorer, items: Sequence[Item]) -> list[str]:
-    """Return what identifies every text's scores: all that they follow from but the methods."""
+def _about(reader: Reader | None, asked: Asked, plan: Plan) -> str:
+    """Return a hash of all that scores follow from but texts and methods."""
     from attnwidgets import __version__
 
-    prints: dict[int, str] = {}
-
-    def print_of(model: Any) -> str:
-        if id(model) not in prints:
-            prints[id(model)] = "" if isinstance(model, str) else fingerprint_of(model)
-        return prints[id(model)]
-
-    return [
-        key_of(
-            __version__,
-            scorer.model if isinstance(scorer.model, str) else "",
-            print_of(scorer.model if item.trace is None else item.trace.model),
-            getattr(scorer.tokenizer, "name_or_path", str(type(scorer.tokenizer))),
-            item.content(),
-            vars(scorer.asked),
-            scorer.plan.options() | {"batch_size": None},
-        )
-        for item in items
-    ]
+    prints = () if reader is None else reader.fingerprints
+    return key_of(__version__, prints, vars(asked), plan.options() | {"batch_size": None})
 
 
-def _card(
-    family: str,
-    names: Sequence[str],
-    entries: Sequence[Mapping[str, Any]],
-    wanted: Mapping[str, str],
-    plan: Plan,
-) -> Scorecard:
+def _baselines(family: str, plan: Plan) -> tuple[str, ...]:
+    """Return what stands beside the methods in a family."""
+    if family == "complexity":
+        return tuple(FLAT)
+    return (RANDOM,) if family == "removal" and plan.oracle is None else (RANDOM, ORACLE)
+
+
+def _card(family: str, names: Sequence[str], found: Scored, keys: Mapping[str, str], plan: Plan) -> Scorecard:
     """Return the scorecard of one family of metrics."""
-    baselines = list(FLAT) if family == "complexity" else [RANDOM, ORACLE]
-    if family == "removal" and plan.oracle is None:
-        baselines = [RANDOM]
-    rows = {**wanted, **{name: name for name in baselines}}
-    samples = [
-        np.stack([np.array(entry["rows"][key][family], dtype=np.float64) for key in rows.values()], axis=1)
-        for entry in entries
-    ]
-    about = next(entry["about"] for entry in entries)
-    notes = dict.fromkeys(note for entry in entries for note in entry["notes"])
+    baselines = _baselines(family, plan)
+    places = list(dict.fromkeys(keys.values()))
+    rows = [*map(places.index, keys.values()), *range(len(places), len(places) + len(baselines))]
+    samples = found.values[family][:, rows].swapaxes(1, 2)
     curve = family == "removal"
     return Scorecard(
-        np.stack(samples),
+        samples,
         metrics=names,
-        methods=list(rows),
+        methods=[*keys, *baselines],
         baselines=baselines,
         x=plan.thresholds if curve else ["score"],
         x_name="share" if curve else "score",
-        unit=about["unit"],
+        unit=found.about["unit"],
         method="compare",
-        warning="; ".join(notes),
+        warning="; ".join(found.notes),
         provenance={
             "title": f"{family.replace('_', ' ')}{f', {plan.operator}' if family in ASKING else ''}",
-            "model": about["model"],
+            "model": found.about["model"],
             "paper": PAPER[family],
-            "options": plan.options() | {"examples": len(entries)},
+            "options": plan.options() | {"examples": len(samples)},
             "steps": [],
         },
     )

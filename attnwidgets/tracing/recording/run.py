@@ -95,7 +95,7 @@ def trace(
         raise ValueError(f"max_new_tokens must be 0 or more, not {max_new_tokens}")
     _require_text(text)
     budget = byte_budget(memory)
-    loaded, reader = _load(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
+    loaded, reader = load_named(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
     inner = unwrap(loaded)
     if input_ids is None and _is_ids(text):
         # A tokenizer's output holds the mask of its padding as well.
@@ -140,33 +140,49 @@ def _is_ids(text: Any) -> bool:
     )
 
 
-def _load(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
+def load_named(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
     """Load what was given by name: the class the checkpoint was saved with, and its tokenizer."""
     if isinstance(model, (str, Path)):
-        import transformers
-
-        name = str(model)
-        try:
-            config = transformers.AutoConfig.from_pretrained(name)
-            saved = (getattr(config, "architectures", None) or [""])[0]
-            family = getattr(transformers, saved, transformers.AutoModel)
-            model = family.from_pretrained(name)
-        except OSError as error:
-            raise ValueError(
-                f"model {name!r} is no folder with a saved model, and could not be had from the hub. "
-                "Pass a folder, a hub id that is reachable or cached, or a model object "
-                "(aw.demo_model() gives one without a hub)."
-            ) from error
         if tokenizer is None and needs_reader:
-            tokenizer = name
+            tokenizer = model
+        model = load_model(str(model))
     if isinstance(tokenizer, (str, Path)):
-        import transformers
-
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(tokenizer))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"tokenizer {str(tokenizer)!r} could not be loaded: {error}") from error
+        tokenizer = load_tokenizer(str(tokenizer))
     return model, tokenizer
+
+
+def load_model(name: str) -> Any:
+    """Load a model by hub id or folder, of the class that its checkpoint was saved with.
+
+    Raises:
+        ValueError: Where there is none.
+    """
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+        saved = (getattr(config, "architectures", None) or [""])[0]
+        return getattr(transformers, saved, transformers.AutoModel).from_pretrained(name)
+    except OSError as error:
+        raise ValueError(
+            f"model {name!r} is no folder with a saved model, and could not be had from the hub. "
+            "Pass a folder, a hub id that is reachable or cached, or a model object "
+            "(aw.demo_model() gives one without a hub)."
+        ) from error
+
+
+def load_tokenizer(name: str) -> Any:
+    """Load a tokenizer by hub id or folder.
+
+    Raises:
+        ValueError: Where there is none.
+    """
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"tokenizer {name!r} could not be loaded: {error}") from error
 
 
 def _samples(

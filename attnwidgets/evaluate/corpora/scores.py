@@ -1,0 +1,120 @@
+"""What some methods score on some texts, by family of metrics, as arrays."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_KEY_BYTES = 16
+_ABOUT = "attnwidgets"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of texts and methods, each known by a hash of its content.
+
+    Attributes:
+        texts: Keys of the texts, 32 hexadecimal digits.
+        methods: Keys of the methods.
+        values: By family [text, method and then baseline, metric, x].
+        notes: For every text what a reader must know.
+        about: What else is the same for all texts.
+    """
+
+    texts: tuple[str, ...]
+    methods: tuple[str, ...]
+    values: Mapping[str, NDArray[np.float64]]
+    notes: tuple[tuple[str, ...], ...]
+    about: Mapping[str, Any]
+
+    def only(self, texts: Collection[str], methods: Collection[str]) -> Scores:
+        """Return some of the texts and methods, with all baselines."""
+        rows = [place for place, text in enumerate(self.texts) if text in texts]
+        kept = [place for place, method in enumerate(self.methods) if method in methods]
+        return Scores(
+            tuple(self.texts[row] for row in rows),
+            tuple(self.methods[place] for place in kept),
+            {
+                family: values[rows][:, [*kept, *range(len(self.methods), values.shape[1])]]
+                for family, values in self.values.items()
+            },
+            tuple(self.notes[row] for row in rows),
+            self.about,
+        )
+
+    @classmethod
+    def assembled(cls, texts: Sequence[str], methods: Sequence[str], parts: Sequence[Scores]) -> Scores:
+        """Return texts and methods in an order, from parts that hold every pair of them between them."""
+        values: dict[str, NDArray[np.float64]] = {}
+        notes: list[dict[str, None]] = [{} for _ in texts]
+        places: dict[str, list[int]] = {}
+        for place, text in enumerate(texts):
+            places.setdefault(text, []).append(place)
+        for part in parts:
+            pairs = [(own, place) for own, text in enumerate(part.texts) for place in places.get(text, ())]
+            kept = [(own, methods.index(key)) for own, key in enumerate(part.methods) if key in methods]
+            own_rows, rows = ([pair[side] for pair in pairs] for side in (0, 1))
+            for family, array in part.values.items():
+                count = array.shape[1] - len(part.methods)
+                shape = (len(texts), len(methods) + count, *array.shape[2:])
+                whole = values.setdefault(family, np.full(shape, np.nan))
+                baselines = [(len(part.methods) + at, len(methods) + at) for at in range(count)]
+                own_columns, columns = ([pair[side] for pair in [*kept, *baselines]] for side in (0, 1))
+                whole[np.ix_(rows, columns)] = array[np.ix_(own_rows, own_columns)]
+            for own, place in pairs:
+                notes[place] |= dict.fromkeys(part.notes[own])
+        return cls(tuple(texts), tuple(methods), values, tuple(map(tuple, notes)), parts[0].about)
+
+    def to_bytes(self) -> bytes:
+        """Return the scores as a safetensors file, the keys of texts readable by themselves."""
+        from safetensors.numpy import save
+
+        said = {"methods": self.methods, "notes": self.notes, "about": self.about}
+        keys = np.frombuffer(bytes.fromhex("".join(self.texts)), dtype=np.uint8)
+        arrays: dict[str, NDArray[Any]] = {
+            f"values.{family}": np.ascontiguousarray(array) for family, array in self.values.items()
+        }
+        arrays["texts"] = keys.reshape(-1, _KEY_BYTES)
+        return save(arrays, metadata={_ABOUT: json.dumps(said)})
+
+    @classmethod
+    def from_file(cls, path: Any) -> Scores:
+        """Return what `to_bytes` wrote.
+
+        Raises:
+            UNREADABLE: One of these, for a damaged file.
+        """
+        from safetensors import safe_open
+
+        with safe_open(path, framework="numpy") as file:
+            said = json.loads(file.metadata()[_ABOUT])
+            names = [name for name in file.keys() if name != "texts"]  # noqa: SIM118 - it is no mapping
+            return cls(
+                tuple(row.tobytes().hex() for row in file.get_tensor("texts")),
+                tuple(said["methods"]),
+                {name.removeprefix("values."): file.get_tensor(name) for name in sorted(names)},
+                tuple(map(tuple, said["notes"])),
+                said["about"],
+            )
+
+
+def keys_in(path: Any) -> tuple[NDArray[np.uint8], frozenset[str]]:
+    """Return the keys of a file's texts [text, byte] and methods, without its scores.
+
+    Raises:
+        UNREADABLE: One of these, for a damaged file.
+    """
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        said = json.loads(file.metadata()[_ABOUT])
+        texts: NDArray[np.uint8] = file.get_tensor("texts")
+        return texts.reshape(-1, _KEY_BYTES), frozenset(said["methods"])

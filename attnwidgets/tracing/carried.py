@@ -1,0 +1,90 @@
+"""A model and its tokenizer as shards of long work take them: named or given, known by their content."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._parcels import Here, parcel, stays
+from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
+from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.run import load_model, load_named, load_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    from attnwidgets._parcels import Parcel
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A model and its tokenizer, on their way to shards."""
+
+    model: Parcel | Here
+    tokenizer: Parcel | Here
+
+    def open(self) -> tuple[Any, Any]:
+        """Return model and tokenizer, in any process."""
+        return self.model.open(), self.tokenizer.open()
+
+
+class Reader:
+    """A model and its tokenizer in this process, loaded once where they are given by name.
+
+    Args:
+        model: A model, a hub id or a folder.
+        tokenizer: The same of a tokenizer; None: beside the model.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model_name = str(model) if isinstance(model, (str, Path)) else ""
+        given = self._model_name if tokenizer is None else tokenizer
+        self._tokenizer_name = str(given) if isinstance(given, (str, Path)) else ""
+        self.model, self.tokenizer = load_named(model, tokenizer, needs_reader=True)
+
+    @cached_property
+    def fingerprints(self) -> tuple[str, str]:
+        """Hashes of the content of both, as it was when they were first asked for."""
+        return fingerprint_of(self.model), tokenizer_fingerprint(self.tokenizer)
+
+    @contextmanager
+    def carried(self, jobs: int | Executor) -> Iterator[Carried]:
+        """Lend both to shards: by name where they have one, else the objects.
+
+        Raises:
+            ValueError: Where interventions are in force, which stay in this process.
+        """
+        if stays(jobs):
+            yield Carried(Here(self.model), Here(self.tokenizer))
+            return
+        if done := said_of(unwrap(self.model)):
+            raise ValueError(
+                f"model is changed ({'; '.join(done)}), which other processes do not see: use jobs=1."
+            )
+        model, tokenizer = self._model_name, self._tokenizer_name
+        with (
+            parcel(
+                self.model,
+                jobs,
+                kind="model",
+                what=f"model {model!r}" if model else f"model, a {type(self.model).__name__},",
+                check=fingerprint_of,
+                make=partial(load_model, model) if model else None,
+                fingerprint=self.fingerprints[0],
+            ) as one,
+            parcel(
+                self.tokenizer,
+                jobs,
+                kind="tokenizer",
+                what=f"tokenizer {tokenizer!r}" if tokenizer else "tokenizer",
+                check=tokenizer_fingerprint,
+                make=partial(load_tokenizer, tokenizer) if tokenizer else None,
+                fingerprint=self.fingerprints[1],
+            ) as two,
+        ):
+            yield Carried(one, two)
