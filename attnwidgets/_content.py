@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
 import inspect
@@ -11,7 +12,7 @@ import sys
 import sysconfig
 import types
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,8 @@ def key_of(*parts: Any) -> str:
     """Return a hash of the content of values.
 
     Arrays, tensors and modules count by their numbers; functions by their code, their defaults, what they
-    close over and the globals they name; objects by their class and attributes. What installed packages
-    define counts by name, but for a function that is given itself. What cannot be read (a lock, an open
+    close over and the globals they name; other objects by what they pickle as. What installed packages
+    define counts by name, but for a function that is given itself. What does not pickle (a lock, an open
     file) is like nothing else, so that nothing is taken for it.
     """
     reader = _Reader()
@@ -114,6 +115,8 @@ class _Reader:
 
         from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
 
+        if isinstance(value, bytes):
+            return value.hex()
         if isinstance(value, torch.nn.Module):
             return fingerprint_of(value)
         if isinstance(value, PreTrainedTokenizerBase):
@@ -124,27 +127,20 @@ class _Reader:
         if isinstance(value, np.ndarray):
             plain = value.tolist() if value.dtype == object else hashlib.blake2b(value.tobytes()).hexdigest()
             return [str(value.dtype), list(value.shape), self.content(plain)]
-        return self._attributes(value)
+        return self._reduced(value)
 
-    def _attributes(self, value: Any) -> Any:
-        if hasattr(value, "serialized_model_proto"):  # sentencepiece, whose attributes name a file
-            return hashlib.blake2b(value.serialized_model_proto()).hexdigest()
-        slots = {
-            name: getattr(value, name)
-            for one in type(value).__mro__
-            for name in getattr(one, "__slots__", ())
-            if isinstance(name, str) and hasattr(value, name)
-        }
-        own = getattr(value, "__dict__", None)
-        return _pickled(value) if own is None and not slots else self.content({**(own or {}), **slots})
-
-
-def _pickled(value: Any) -> str:
-    """Return a hash of an object without attributes; another one each time where it does not pickle."""
-    try:
-        return hashlib.blake2b(pickle.dumps(value)).hexdigest()
-    except Exception:  # noqa: BLE001 - whatever a foreign object raises
-        return uuid.uuid4().hex
+    def _reduced(self, value: Any) -> Any:
+        """Return what an object pickles as; what does not pickle is like nothing else."""
+        try:
+            own = copyreg.dispatch_table.get(type(value))
+            found = value.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if own is None else own(value)
+        except Exception:  # noqa: BLE001 - whatever a foreign object raises
+            return uuid.uuid4().hex
+        if isinstance(found, str):
+            return found
+        function, *state = found
+        state = [list(one) if isinstance(one, Iterator) else one for one in state]
+        return [self._named(function), self.content(state)]
 
 
 def _held(cell: Any) -> Any:
@@ -160,6 +156,7 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
+@functools.cache
 def _is_own(module: str | None) -> bool:
     """Return whether a module is a user's: a script, a notebook, a file that no package brought."""
     if module == "__main__":

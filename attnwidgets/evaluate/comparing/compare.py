@@ -25,7 +25,7 @@ from attnwidgets.evaluate.comparing.comparison import Comparison
 from attnwidgets.evaluate.corpora.score_cache import ScoreCache
 from attnwidgets.evaluate.corpora.scores import Scores
 from attnwidgets.evaluate.corpora.scoring import score_shards
-from attnwidgets.evaluate.examples.maps import named
+from attnwidgets.evaluate.examples.maps import labelled
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.metrics.faithfulness import ERASER, Plan
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -152,7 +152,7 @@ def compare(
         seed=seed,
         batch_size=batch_size,
     )
-    specs = _specs(methods)
+    specs = labelled(methods)
     workers_of(jobs)
     source = _Source(dataset, asked, model, jobs)
     total = source.checked()
@@ -285,15 +285,6 @@ def _asked(metrics: str | Sequence[str], operator: Any, target: Any, unit: str |
         message = "operator is missing: say how features are removed (see aw.evaluate.OPERATORS)."
         raise ValueError(message)
     return Asked(families, target, unit)
-
-
-def _specs(methods: Specs) -> dict[str, Any]:
-    """Return methods by the names that tables give them, as they were given."""
-    if isinstance(methods, Mapping):
-        named(methods)
-        return {str(name): one for name, one in methods.items()}
-    several: list[Any] = list(methods) if isinstance(methods, list) else [methods]
-    return dict(zip(named(several), several, strict=True))
 
 
 def _about(reader: Reader | None, asked: Asked, plan: Plan) -> str:

@@ -52,13 +52,17 @@ class Scores:
 
     @classmethod
     def assembled(cls, texts: Sequence[str], methods: Sequence[str], parts: Sequence[Scores]) -> Scores:
-        """Return texts and methods in an order, from parts that hold every pair of them between them."""
+        """Return texts and methods in an order, from parts that hold every pair of them between them.
+
+        Where several have a text's baselines, which differ in the last digits by the batch they were computed
+        in, those beside the first method by key count: the same ones whenever the parts are put together.
+        """
         values: dict[str, NDArray[np.float64]] = {}
         notes: list[dict[str, None]] = [{} for _ in texts]
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             places.setdefault(text, []).append(place)
-        for part in parts:
+        for part in sorted(parts, key=lambda one: min(one.methods), reverse=True):
             pairs = [(own, place) for own, text in enumerate(part.texts) for place in places.get(text, ())]
             kept = [(own, methods.index(key)) for own, key in enumerate(part.methods) if key in methods]
             own_rows, rows = ([pair[side] for pair in pairs] for side in (0, 1))

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sized
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._progress import progress
 from attnwidgets.evaluate.examples.examples import read
-from attnwidgets.evaluate.examples.maps import named
 from attnwidgets.evaluate.metrics.ranking import TIES
 from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.examples import Example
+    from attnwidgets.evaluate.examples.examples import Example, Pieces
+    from attnwidgets.evaluate.examples.maps import Spec
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 BASELINES = (RANDOM, ORACLE)
@@ -32,24 +32,21 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "ranked": ("all", "others", "words"),
     "ties": TIES,
 }
-_AT_ONCE = 32  # traces that are held while their maps are read
 
 
-def default_methods(*, causal: bool) -> dict[str, Callable[[Any], Any]]:
+def default_methods(*, causal: bool) -> Sequence[Spec]:
     """Return the methods that are scored where none is named.
 
     The product of lengths that is GlobEnc leaves the range of float32 in the depth of today's decoders, so
     that its rows are normalised there.
     """
-    return named(
-        (
-            "attention",
-            "rollout",
-            ("attention_norm", {"variant": "res_ln"}),
-            ("globenc", {"normalize": "row"}) if causal else "globenc",
-            "alti",
-            "value_zeroing",
-        )
+    return (
+        "attention",
+        "rollout",
+        ("attention_norm", {"variant": "res_ln"}),
+        ("globenc", {"normalize": "row"}) if causal else "globenc",
+        "alti",
+        "value_zeroing",
     )
 
 
@@ -76,87 +73,122 @@ def departures(options: Mapping[str, str], *, masked: bool, rankings: Sequence[s
     return [phrase for phrase, holds in words.items() if holds]
 
 
-def prepare(
-    model: Any, tokenizer: Any, examples: Iterable[Any], unit: str, pieces: Any, mask_target: bool | None
-) -> tuple[list[Example], bool, bool]:
-    """Return examples as the model reads them, whether it is causal, and whether targets are masked.
+@dataclass(frozen=True)
+class Reading:
+    """How examples are read: what the first of them, and the model, decide for all.
+
+    Attributes:
+        model: The model.
+        tokenizer: Its tokenizer.
+        unit: What indices count.
+        pieces: Which tokens of a cue count.
+        causal: Whether the model reads from left to right; then cues after the target are left out.
+        mask: Whether targets are masked.
+        layers: How many layers there are.
+    """
+
+    model: Any
+    tokenizer: Any
+    unit: str
+    pieces: Pieces
+    causal: bool
+    mask: bool
+    layers: int
+
+    def examples(self, given: Iterable[Any]) -> Iterator[Example]:
+        """Yield examples as the model reads them.
+
+        Raises:
+            ValueError: Where one does not fit; the message names it.
+        """
+        for number, item in enumerate(given):
+            one = self._read(item, number)
+            if not one.cues:
+                raise ValueError(self._blind(number, given))
+            yield one
+
+    def _read(self, item: Any, number: int) -> Example:
+        one = read(
+            self.model, self.tokenizer, item, number, unit=self.unit, pieces=self.pieces, mask=self.mask
+        )
+        if not self.causal:
+            return one
+        return replace(one, cues=tuple(cue for cue in one.cues if cue < min(one.target)))
+
+    def _blind(self, number: int, given: Iterable[Any]) -> str:
+        told = ""
+        if isinstance(given, Sized):
+            count = sum(not self._read(item, place).cues for place, item in enumerate(given))
+            told = f" ({count} of {len(given)} examples are so)"
+        return (
+            f"examples[{number}]: every cue follows the target, and this model reads from left to right"
+            f"{told}; leave them out."
+        )
+
+
+def reading(
+    model: Any, tokenizer: Any, first: Any, unit: str, pieces: Pieces, mask_target: bool | None
+) -> Reading:
+    """Return how examples are read, of which `first` is one.
 
     Raises:
-        ValueError: Where an example does not fit; the message names it.
+        ValueError: Where it does not fit, or cannot be masked.
         TypeError: Where there is no text tokenizer.
     """
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import text_tokenizer
-    from attnwidgets.tracing.recording.run import trace as run
+    from attnwidgets.tracing.recording.run import trace
 
-    given = list(examples)
-    if not given:
-        message = "examples is empty: give at least one, with words (or text), target and cues."
-        raise ValueError(message)
     reader = text_tokenizer(tokenizer)
     if reader is None:
-        message = f"tokenizer is a {type(tokenizer).__name__}; examples are read with a text tokenizer."
-        raise TypeError(message)
+        raise TypeError(
+            f"tokenizer is a {type(tokenizer).__name__}; examples are read with a text tokenizer."
+        )
     inner = unwrap(model)
-    first = read(inner, tokenizer, given[0], 0, unit=unit, pieces=pieces, mask=False)
-    causal = bool(run(model, tokenizer, input_ids=list(first.ids)).is_causal())
+    one = read(inner, tokenizer, first, 0, unit=unit, pieces=pieces, mask=False)
+    run = trace(model, tokenizer, input_ids=list(one.ids))
+    causal = bool(run.is_causal())
     can_mask = getattr(reader, "mask_token_id", None) is not None
     if mask_target and not can_mask:
-        message = f"mask_target=True needs a mask token, and {type(reader).__name__} has none."
-        raise ValueError(message)
+        raise ValueError(f"mask_target=True needs a mask token, and {type(reader).__name__} has none.")
     mask = can_mask and not causal if mask_target is None else bool(mask_target)
-    prepared = [
-        read(inner, tokenizer, item, number, unit=unit, pieces=pieces, mask=mask)
-        for number, item in enumerate(given)
-    ]
-    if not causal:
-        return prepared, causal, mask
-    return _seen_cues(prepared), causal, mask
+    return Reading(inner, tokenizer, unit, pieces, causal, mask, run.n_layers())
 
 
-def _seen_cues(prepared: list[Example]) -> list[Example]:
-    """Return examples of a causal model with the cues that it can have read: those before the target."""
-    cut = [replace(ex, cues=tuple(cue for cue in ex.cues if cue < min(ex.target))) for ex in prepared]
-    blind = [example.number for example in cut if not example.cues]
-    if blind:
-        message = (
-            f"examples[{blind[0]}]: every cue follows the target, and this model reads from left to right "
-            f"({len(blind)} of {len(cut)} examples are so); leave them out."
-        )
-        raise ValueError(message)
-    return cut
+def sink_warning(first: int, of: int) -> str:
+    """Return what a reader must know where cues stand in the place to which attention goes for nothing.
 
-
-def sink_warning(prepared: Sequence[Example]) -> str:
-    """Return what a reader must know where cues stand in the place to which attention goes for nothing."""
-    first = sum(0 in example.cues and not example.special[0] for example in prepared)
+    Args:
+        first: In how many examples one does, see `rests`.
+        of: Of how many.
+    """
     if not first:
         return ""
     return (
-        f"a cue is the first token in {first} of {len(prepared)} examples: attention rests there whatever it "
+        f"a cue is the first token in {first} of {of} examples: attention rests there whatever it "
         "says; a start token before the text tells the two apart"
     )
 
 
-def traced(model: Any, tokenizer: Any, prepared: Sequence[Example]) -> Iterator[tuple[Example, Any]]:
-    """Yield every example with its trace, run in batches."""
+def rests(example: Example) -> bool:
+    """Return whether a cue is the first token, and that no special one."""
+    return 0 in example.cues and not example.special[0]
+
+
+def traced(model: Any, tokenizer: Any, examples: Sequence[Example]) -> list[Any]:
+    """Return the trace of every example, run in batches."""
     import torch
 
-    from attnwidgets.tracing.recording.run import trace as run
+    from attnwidgets.tracing.recording.run import trace
 
-    def paired() -> Iterator[tuple[Example, Any]]:
-        for start in range(0, len(prepared), _AT_ONCE):
-            part = prepared[start : start + _AT_ONCE]
-            width = max(len(example.ids) for example in part)
-            ids = torch.zeros(len(part), width, dtype=torch.long)
-            mask = torch.zeros_like(ids)
-            for place, example in enumerate(part):
-                ids[place, : len(example.ids)] = torch.tensor(example.ids)
-                mask[place, : len(example.ids)] = 1
-            traces = run(model, tokenizer, input_ids=ids, attention_mask=mask)
-            yield from zip(part, traces if isinstance(traces, list) else [traces], strict=True)
-
-    yield from progress(paired(), desc="cue contribution", total=len(prepared))
+    width = max(len(example.ids) for example in examples)
+    ids = torch.zeros(len(examples), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for place, example in enumerate(examples):
+        ids[place, : len(example.ids)] = torch.tensor(example.ids)
+        mask[place, : len(example.ids)] = 1
+    traces = trace(model, tokenizer, input_ids=ids, attention_mask=mask)
+    return traces if isinstance(traces, list) else [traces]
 
 
 def rows_read(example: Example, row: str) -> list[int]:

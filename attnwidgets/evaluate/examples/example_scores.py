@@ -16,7 +16,7 @@ from attnwidgets.evaluate.examples.cues import (
     default_methods,
     departures,
     indicator,
-    prepare,
+    reading,
     rows_read,
     seen,
     shares,
@@ -25,6 +25,7 @@ from attnwidgets.evaluate.examples.cues import (
 from attnwidgets.evaluate.examples.maps import named, rows_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.explanations.selecting import pick
+from attnwidgets.tracing.carried import Reader
 
 if TYPE_CHECKING:
     from attnwidgets.evaluate.examples.maps import Specs
@@ -71,13 +72,15 @@ def example_scores(
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize}
     check(options)
     functions = None if methods is None else named(methods)
-    prepared, causal, masked = prepare(model, tokenizer, [example], unit, pieces, mask_target)
-    functions = functions or default_methods(causal=causal)
-    ((only, trace),) = traced(model, tokenizer, prepared)
+    reader = Reader(model, tokenizer)
+    how = reading(reader.model, reader.tokenizer, example, unit, pieces, mask_target)
+    functions = functions or named(default_methods(causal=how.causal))
+    (only,) = how.examples([example])
+    (trace,) = traced(reader.model, reader.tokenizer, [only])
     rows = rows_read(only, row)
     (number,) = pick(layer, tuple(range(trace.n_layers())), "layer")
     n = len(only.ids)
-    sight = np.stack([seen(n, at, causal=causal) for at in rows])
+    sight = np.stack([seen(n, at, causal=how.causal) for at in rows])
     uniform = (sight / sight.sum(axis=1, keepdims=True)).mean(axis=0)
     strips = [
         shares(rows_of(function(trace), rows, n, name)[number], normalize).mean(axis=0)
@@ -99,7 +102,7 @@ def example_scores(
             "model": trace.model_id,
             "text": trace.text,
             "paper": PAPER,
-            "options": options | {"mask_target": masked, "layer": number},
-            "steps": departures(options, masked=masked),
+            "options": options | {"mask_target": how.mask, "layer": number},
+            "steps": departures(options, masked=how.mask),
         },
     )

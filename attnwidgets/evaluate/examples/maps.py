@@ -49,6 +49,20 @@ def named(given: Any) -> dict[str, Callable[[Any], Any]]:
     return found
 
 
+def labelled(given: Specs) -> dict[str, Spec]:
+    """Return methods as they were given, by the names that tables give them; these can travel to workers.
+
+    Raises:
+        ValueError, TypeError: As `named` does.
+    """
+    if isinstance(given, Mapping):
+        named(given)
+        return {str(label): spec for label, spec in given.items()}
+    single = isinstance(given, str) or callable(given) or _is_pair(given)
+    several: Any = [given] if single else given
+    return dict(zip(named(several), several, strict=True))
+
+
 def _is_pair(given: Any) -> bool:
     return (
         isinstance(given, tuple)

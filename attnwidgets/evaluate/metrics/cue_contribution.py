@@ -5,10 +5,18 @@ Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
 
 from __future__ import annotations
 
+from collections.abc import Sized
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._content import key_of
+from attnwidgets._shards import workers_of
+from attnwidgets.evaluate.corpora.score_cache import ScoreCache
+from attnwidgets.evaluate.corpora.scores import Scores
+from attnwidgets.evaluate.corpora.scoring import score_shards
 from attnwidgets.evaluate.examples.cues import (
     BASELINES,
     PAPER,
@@ -16,29 +24,36 @@ from attnwidgets.evaluate.examples.cues import (
     default_methods,
     departures,
     indicator,
-    prepare,
+    reading,
+    rests,
     rows_read,
     seen,
     shares,
     sink_warning,
     traced,
 )
-from attnwidgets.evaluate.examples.maps import named, rows_of
+from attnwidgets.evaluate.examples.maps import labelled, named, rows_of
 from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
 from attnwidgets.evaluate.scorecards.scored import scored
 from attnwidgets.explanations.selecting import pick
+from attnwidgets.tracing.carried import Reader
+from attnwidgets.tracing.recording.run import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from numpy.typing import NDArray
 
+    from attnwidgets.evaluate.corpora.scoring import Group
     from attnwidgets.evaluate.examples.examples import Example
     from attnwidgets.evaluate.examples.maps import Specs
     from attnwidgets.evaluate.metrics.ranking import Ties
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.tracing.carried import Carried
 
 Ranked = Literal["all", "others", "words"]
+_FAMILY = "cue_contribution"
 
 
 def cue_contribution(
@@ -58,6 +73,8 @@ def cue_contribution(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    cache: Any = None,
+    jobs: int | Executor = 1,
 ) -> Scorecard:
     """How much of the context of annotated targets each method finds in their cues, layer by layer.
 
@@ -77,7 +94,8 @@ def cue_contribution(
         model: As `aw.trace` takes it; an encoder or a decoder.
         tokenizer: Its tokenizer.
         examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
-            several) and `cues` (or cue_indices).
+            several) and `cues` (or cue_indices). They are read as they are needed; what has a length is
+            checked before anything runs.
         methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
             mapping from labels to these. None: attention, rollout, attention_norm (res_ln), globenc, alti and
             value_zeroing; globenc with rows normalised in causal models, which are too deep for it otherwise.
@@ -100,6 +118,8 @@ def cue_contribution(
         level: Coverage of the confidence intervals (bootstrap over examples).
         resamples: How often examples are drawn for them.
         seed: Of the draws.
+        cache: A folder to keep scores in, as `aw.evaluate.compare` does; None: nothing is kept.
+        jobs: How many processes share the examples, or an executor; as `aw.evaluate.compare` takes it.
 
     Returns:
         A Scorecard [metric, method, layer] of the two metrics, the baselines last.
@@ -114,44 +134,110 @@ def cue_contribution(
     Source: Mohebbi et al. 2023 (the dot product); several target tokens as in the authors' later code for
     speech. They publish curves, no table of numbers.
     """
+    from attnwidgets import __version__
+
     rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
     for ranking in rankings:
         check(options | {"ranked": ranking})
-    functions = None if methods is None else named(methods)
-    prepared, causal, masked = prepare(model, tokenizer, examples, unit, pieces, mask_target)
-    functions = functions or default_methods(causal=causal)
-    score = _Score(row, normalize, rankings, ties, causal=causal)
-    samples: list[NDArray[np.float64]] = []
-    numbers: tuple[int, ...] = ()
-    for example, trace in traced(model, tokenizer, prepared):
-        if not numbers:
-            every = tuple(range(trace.n_layers()))
-            numbers = every if layers is None else pick(layers, every, "layer")
-        rows = rows_read(example, row)
-        found = {
-            name: rows_of(function(trace), rows, len(example.ids), name)
-            for name, function in functions.items()
-        }
-        samples.append(score(example, list(found.values()), numbers))
-        model_id, warnings = trace.model_id, [trace.warning, sink_warning(prepared)]
+    workers_of(jobs)
+    chosen = None if methods is None else labelled(methods)
+    reader = Reader(model, tokenizer)
+    source, first = _peeked(examples)
+    how = reading(reader.model, reader.tokenizer, first, unit, pieces, mask_target)
+    numbers = tuple(range(how.layers))
+    numbers = numbers if layers is None else tuple(pick(layers, numbers, "layer"))
+    specs = labelled(default_methods(causal=how.causal)) if chosen is None else chosen
+    keys = {name: key_of(spec) for name, spec in specs.items()}
+    by_key = {key: (name, specs[name]) for name, key in reversed(keys.items())}
+    score = _Score(row, normalize, rankings, ties, causal=how.causal)
+    count = rest = 0
+
+    def shards() -> Iterator[list[tuple[str, Example]]]:
+        nonlocal count, rest
+        for part in _cut(how.examples(source)):
+            count, rest = count + len(part), rest + sum(map(rests, part))
+            yield [(key_of(one.ids, one.special, one.target, one.cues), one) for one in part]
+
+    total = None
+    if isinstance(source, Sized):  # whatever does not fit is found before anything runs
+        total = 0
+        for part in _cut(how.examples(source)):
+            total += 1
+            for one in part:
+                rows_read(one, row)
+    about = "" if cache is None else key_of(__version__, reader.fingerprints, vars(score), numbers)
+    with reader.carried(jobs) as carried:
+        found = score_shards(
+            shards(),
+            _Scorer(carried, by_key, score, numbers),
+            list(dict.fromkeys(keys.values())),
+            ScoreCache(cache, about),
+            jobs,
+            desc="cue contribution",
+            total=total,
+        )
+    if found is None:  # there is a first one
+        raise AssertionError
+    places = list(dict.fromkeys(keys.values()))
+    own = [*map(places.index, keys.values()), *range(len(places), len(places) + len(BASELINES))]
     return scored(
-        np.stack(samples),
+        found.values[_FAMILY][:, own].swapaxes(1, 2),
         "cue_contribution",
-        model=model_id,
+        model=found.about["model"],
         metrics=["dot_product", *_precisions(rankings)],
-        methods=[*functions, *BASELINES],
+        methods=[*specs, *BASELINES],
         baselines=BASELINES,
         x=numbers,
         x_name="layer",
         level=level,
         resamples=resamples,
         seed=seed,
-        notes=warnings,
+        notes=[*found.notes, sink_warning(rest, count)],
         paper=PAPER,
-        options=options | {"ranked": rankings, "mask_target": masked, "examples": len(samples)},
-        steps=departures(options, masked=masked, rankings=rankings),
+        options=options | {"ranked": rankings, "mask_target": how.mask, "examples": count},
+        steps=departures(options, masked=how.mask, rankings=rankings),
     )
+
+
+def _peeked(examples: Iterable[Any]) -> tuple[Iterable[Any], Any]:
+    """Return the examples, still all of them, and the first."""
+    stream = iter(examples)
+    for first in stream:
+        return examples if isinstance(examples, Sized) else chain([first], stream), first
+    raise ValueError("examples is empty: give at least one, with words (or text), target and cues.")
+
+
+def _cut(examples: Iterable[Example]) -> Iterator[list[Example]]:
+    """Yield the examples of every shard."""
+    stream = iter(examples)
+    while part := list(islice(stream, BATCH)):
+        yield part
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Scores examples, in whatever process."""
+
+    reader: Carried
+    specs: Mapping[str, tuple[str, Any]]
+    score: _Score
+    layers: tuple[int, ...]
+
+    def __call__(self, group: Group[Example]) -> Scores:
+        model, tokenizer = self.reader.open()
+        functions = named(dict(self.specs[key] for key in group.methods))
+        traces = traced(model, tokenizer, group.items)
+        samples = []
+        for example, trace in zip(group.items, traces, strict=True):
+            rows = rows_read(example, self.score.row)
+            found = [
+                rows_of(function(trace), rows, len(example.ids), name) for name, function in functions.items()
+            ]
+            samples.append(self.score(example, found, self.layers))
+        values = np.stack(samples).swapaxes(1, 2)
+        notes = tuple((trace.warning,) if trace.warning else () for trace in traces)
+        return Scores(group.keys, group.methods, {_FAMILY: values}, notes, {"model": traces[0].model_id})
 
 
 def _precisions(rankings: Sequence[str]) -> list[str]:
@@ -167,7 +253,7 @@ class _Score:
     def __init__(
         self, row: str, normalize: str, rankings: Sequence[str], ties: Ties, *, causal: bool
     ) -> None:
-        self._row = row
+        self.row = row
         self._normalize = normalize
         self._rankings = rankings
         self._ties = ties
@@ -185,7 +271,7 @@ class _Score:
         """
         n = len(example.ids)
         cues = indicator(example.cues, n)
-        rows = rows_read(example, self._row)
+        rows = rows_read(example, self.row)
         ranked = [[self._ranked(example, n, row, ranking) for row in rows] for ranking in self._rankings]
         scores = np.full((1 + len(ranked), len(found) + len(BASELINES), len(layers)), np.nan)
         for method, by_layer in enumerate(found):

@@ -1,0 +1,69 @@
+"""Fingerprints of tokenizers: of what ids follow from, wherever the files lie."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import transformers
+
+from attnwidgets.tracing.fingerprint import tokenizer_fingerprint
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny.wordpiece().save_pretrained(tmp_path / "one")
+    return tmp_path / "one"
+
+
+def loaded(folder: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_a_tokenizer_is_the_same_in_another_folder_pickled_and_after_use(folder: Path) -> None:
+    tokenizer = loaded(folder)
+    before = tokenizer_fingerprint(tokenizer)
+    tokenizer.save_pretrained(folder.parent / "two")
+    assert tokenizer_fingerprint(loaded(folder.parent / "two")) == before
+    assert tokenizer_fingerprint(pickle.loads(pickle.dumps(tokenizer))) == before
+    tokenizer("the cat", truncation=True, max_length=3, padding="max_length")
+    assert tokenizer_fingerprint(tokenizer) == before
+
+
+def test_what_changes_ids_makes_another_tokenizer(folder: Path) -> None:
+    before = tokenizer_fingerprint(loaded(folder))
+    changed = [loaded(folder) for _ in range(4)]
+    changed[0].add_tokens(["unbelievable"])
+    changed[1].model_max_length = 8
+    changed[2].backend_tokenizer.normalizer = None
+    changed[3].mask_token = "cat"
+    prints = {before, *map(tokenizer_fingerprint, changed)}
+    assert len(prints) == 5
+    assert tokenizer_fingerprint(None) not in prints
+
+
+class Spaces:
+    """A slow tokenizer, of a reader's own."""
+
+    def __init__(self, words: list[str], place: str) -> None:
+        self.words, self.name_or_path = words, place
+        self.init_kwargs = {"vocab_file": place, "name_or_path": place, "lower": True}
+
+    def get_vocab(self) -> dict[str, int]:
+        return {word: at for at, word in enumerate(self.words)}
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [self.words[at] for at in ids]
+
+
+def test_a_slow_tokenizer_is_its_vocabulary_and_options() -> None:
+    one, moved = Spaces(["a", "b"], "here"), Spaces(["a", "b"], "there")
+    assert tokenizer_fingerprint(one) == tokenizer_fingerprint(moved)
+    assert tokenizer_fingerprint(one) != tokenizer_fingerprint(Spaces(["b", "a"], "here"))
+    moved.init_kwargs["lower"] = False
+    assert tokenizer_fingerprint(one) != tokenizer_fingerprint(moved)
