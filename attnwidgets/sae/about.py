@@ -9,6 +9,7 @@ from attnwidgets.tracing.fingerprint import fingerprint_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from attnwidgets.sae.corpus import Corpus
     from attnwidgets.sae.sae import SAE
@@ -52,6 +53,12 @@ def sae_fingerprint(sae: SAE) -> str:
     """Return a hash of an SAE's weights and of the options that change its activations."""
     options = {name: value for name, value in sae.options().items() if name not in _LABELS}
     return hashlib.blake2b(f"{fingerprint_of(sae)} {options!r}".encode(), digest_size=16).hexdigest()
+
+
+def require_same(folder: Path, kept: Any, wanted: Mapping[str, Any]) -> None:
+    """Raise ValueError, with what differs, where a checkpoint is about something else; see `difference`."""
+    if other := difference(kept, wanted):
+        raise ValueError(f"checkpoint {str(folder)!r} is of {other}; remove it, or name another folder.")
 
 
 def difference(kept: Any, wanted: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as dump_tensors
 
 from attnwidgets.export.archive import write_bytes
-from attnwidgets.sae.about import difference
+from attnwidgets.sae.about import require_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,8 +64,7 @@ class Checkpoint:
             kept = json.loads((path / _ABOUT).read_bytes())
         except ValueError as error:
             raise ValueError(f"checkpoint {str(path)!r} is damaged ({_ABOUT}); remove it.") from error
-        if other := difference(kept, about):
-            raise ValueError(f"checkpoint {str(path)!r} is of {other}; remove it, or name another folder.")
+        require_same(path, kept, about)
 
     @property
     def said(self) -> str:
