@@ -82,16 +82,18 @@ def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
     """Return statistics of parts of a corpus as those of the whole; see `FeatureStats.merge`."""
     first: FeatureStats | None = None
     tally: Tally | None = None
+    directions: dict[str, NDArray[Any]] = {}
     names: dict[int, str] = {}
     pieces: dict[str, str] = {}
     special: set[int] = set()
     schemes: list[str] = []
     for number, given in enumerate(parts):
         part = _part(given, number, first)
-        first = first or part
-        found = _tally_of(part)
-        if tally is None:
-            tally = found
+        arrays = part.to_description()[1]
+        found = _restored(part, arrays)
+        if first is None or tally is None:
+            first, tally = part, found
+            directions = {name: arrays[name] for name in DIRECTIONS if name in arrays}
         else:
             tally.merge(found)
         names = part.names | names
@@ -110,7 +112,7 @@ def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
     return assembled(
         tally,
         first.features,
-        {name: first.arrays[name] for name in DIRECTIONS if name in first.arrays},
+        directions,
         spell,
         about=first.facts["about"],
         special=frozenset(special),
@@ -126,7 +128,7 @@ def _part(given: Any, number: int, first: FeatureStats | None) -> FeatureStats:
     part = load(given) if isinstance(given, str | Path) else given
     if not isinstance(part, FeatureStats):
         raise TypeError(f"parts[{number}] must be FeatureStats or a file of them, not {type(part).__name__}.")
-    if "about" not in part.facts or any(name not in part.arrays for name in STATE):
+    if "about" not in part.facts or set(STATE) - set(part.to_description()[1]):
         raise ValueError(
             f"parts[{number}] was saved by an earlier version, without what merging needs; count its texts "
             "again."
@@ -138,16 +140,10 @@ def _part(given: Any, number: int, first: FeatureStats | None) -> FeatureStats:
     return part
 
 
-def _tally_of(part: FeatureStats) -> Tally:
+def _restored(part: FeatureStats, arrays: Mapping[str, NDArray[Any]]) -> Tally:
     options = part.facts["about"]["options"]
     before, after = options["window"]
-    tally = Tally(
-        len(part.features),
-        examples=options["examples"],
-        per_interval=options["per_interval"],
-        before=before,
-        after=after,
-        seed=options["seed"],
-    )
-    tally.restore(part.arrays)
+    names = ("examples", "per_interval", "seed")
+    tally = Tally(len(part.features), before=before, after=after, **{name: options[name] for name in names})
+    tally.restore(arrays)
     return tally

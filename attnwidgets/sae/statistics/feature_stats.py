@@ -66,7 +66,8 @@ def feature_stats(
 
     Texts are read once, in order, and not kept: memory is bounded by features x examples. They are counted in
     shards of 1,000 texts (of fewer where these have more than 2^20 characters), so that results are equal bit
-    for bit however many workers share them. Special tokens, and the first token of a decoder's text where it
+    for bit however many workers share them, as long as torch computes in as many threads in each (one in
+    processes that are started here). Special tokens, and the first token of a decoder's text where it
     has no beginning-of-text token, do not count.
 
     Args:

@@ -77,11 +77,11 @@ class FeatureStats(Explanation):
         """Return statistics of parts of a corpus as those of the whole.
 
         Parts are counted anywhere, by the same call on other texts, and saved: by the tasks of an array job,
-        say. Where each begins at a multiple of 1,000 texts of at most 2^20 characters (shards, which are
-        counted by themselves), the result is that of one call, bit for bit; else activations, and so sums
-        and examples, may differ in the last digits, since the model reads other texts in one batch. Texts are
-        numbered through the parts in their order. Of features that fire along, all pairs are counted only
-        while fewer than 2^25 are met.
+        say. Where each begins with a shard of the whole (every 1,000 texts, or sooner where these have more
+        than 2^20 characters) and torch computes in as many threads, the result is that of one call, bit for
+        bit. Else activations may differ in the last digits, since the model reads other texts in one batch.
+        Texts are numbered through the parts in their order. Of features that fire along, all pairs are
+        counted only while fewer than 2^25 are met.
 
         Args:
             parts: In the order of the corpus. Files are opened one by one, so that memory does not grow.
@@ -111,11 +111,6 @@ class FeatureStats(Explanation):
     def values(self) -> Array:
         """Densities: the share of tokens on which a feature fires [feature] (float32)."""
         return self.density
-
-    @property
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """What was counted, by name; not to be changed."""
-        return self._arrays
 
     @property
     def features(self) -> tuple[int, ...]:
