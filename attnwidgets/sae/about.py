@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from torch import nn
+
     from attnwidgets.sae.corpus import Corpus
     from attnwidgets.sae.sae import SAE
     from attnwidgets.sae.site import Site
@@ -19,6 +21,7 @@ _LABELS = ("site", "model_name", "metadata", "origin")  # of an SAE: they change
 _OTHER = {
     "version": "another version of attnwidgets",
     "model": "another model's weights (or other interventions in force)",
+    "hooks": "other hooks of the model, such as steering",
     "tokenizer": "another tokenizer",
     "sae": "another SAE",
     "site": "another site",
@@ -39,6 +42,7 @@ def states_about(prints: tuple[str, str], corpus: Corpus, site: Site, **options:
     return {
         "version": 1,
         "model": prints[0],
+        "hooks": hooks_of(corpus.model),
         "tokenizer": prints[1],
         "site": f"{site.module}.{site.side} {site.call}",
         "options": {
@@ -47,6 +51,24 @@ def states_about(prints: tuple[str, str], corpus: Corpus, site: Site, **options:
             **options,
         },
     }
+
+
+def hooks_of(model: nn.Module) -> list[str]:
+    """Return what hooks change a model's states: their names, their modules, and what ours say that they do.
+
+    Hooks that transformers installs to capture outputs change nothing, and are left out.
+    """
+    return [
+        " ".join([getattr(hook, "__qualname__", type(hook).__qualname__), path, *_said(hook)])
+        for path, module in model.named_modules()
+        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())  # noqa: SLF001 - torch has no other way
+        if not str(getattr(hook, "__module__", "")).startswith("transformers.")
+    ]
+
+
+def _said(hook: Any) -> list[str]:
+    said = getattr(getattr(hook, "__self__", None), "said", None)
+    return [] if said is None else [str(said)]
 
 
 def sae_fingerprint(sae: SAE) -> str:

@@ -285,3 +285,25 @@ def test_activations_that_are_no_numbers_are_refused(bert, sae):
         model.bert.encoder.layer[0].output.dense.weight[0] = float("nan")
     with pytest.raises(ValueError, match=r"activations at 'blocks\.1\.hook_resid_post' are NaN or infinite"):
         aw.feature_stats(sae, model, bert[1], TEXTS)
+
+
+def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_path):
+    """What hooks change is no weight, and stays in its process."""
+    options = OPTIONS | {"checkpoint": tmp_path / "counts"}
+    with aw.steer(bert[0], sae, 4, 3.0, maximum=1.0):
+        steered = made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
+        with pytest.raises(made.StopError):
+            aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
+        with pytest.raises(
+            ValueError, match=r"has hooks \(.*Tap\._after.*which other processes do not see: use"
+        ):
+            aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
+    with pytest.raises(ValueError, match="is of other hooks of the model, such as steering; remove it"):
+        aw.feature_stats(sae, *bert, TEXTS, **options)
+    with (
+        aw.steer(bert[0], sae, 4, 2.0, maximum=1.0),
+        pytest.raises(ValueError, match="is of other hooks of the model, such as steering; remove it"),
+    ):
+        aw.feature_stats(sae, *bert, TEXTS, **options)
+    with aw.steer(bert[0], sae, 4, 3.0, maximum=1.0):
+        assert made.content(aw.feature_stats(sae, *bert, TEXTS, **options)) == steered
