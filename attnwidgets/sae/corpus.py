@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.sae.texts import require_texts, text_of
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -48,7 +48,8 @@ class Corpus:
     Args:
         model: Without wrappers; says how long a window may be.
         tokenizer: Spells the texts; None where they are token ids already.
-        texts: Strings, or lists of token ids, which are read as they are.
+        texts: Strings, lists of token ids, which are read as they are, or rows of a data set with "text" or
+            "input_ids".
         context: Tokens of a window, special ones included; cut to what the model takes.
         prepend_bos: Whether every window begins with the beginning-of-text token; None leaves that to the
             tokenizer.
@@ -63,7 +64,7 @@ class Corpus:
         self,
         model: nn.Module,
         tokenizer: Any,
-        texts: Iterable[str | Sequence[int]],
+        texts: Iterable[str | Sequence[int] | Mapping[str, Any]],
         *,
         context: int = CONTEXT,
         prepend_bos: bool | None = None,
@@ -109,13 +110,14 @@ class Corpus:
     def _ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-    def windows(self, skip: int = 0) -> Iterator[Window]:
-        """Yield the windows of every text but the first `skip`, in order; texts without tokens have none.
+    def windows(self) -> Iterator[Window]:
+        """Yield the windows of every text, in order; texts without tokens have none.
 
         Raises:
-            ValueError: If there is no tokenizer and a text is a string.
+            ValueError: If there is no tokenizer and a text is a string, or a row holds no text.
         """
-        for number, text in enumerate(islice(self.texts, skip, None), skip):
+        for number, row in enumerate(self.texts):
+            text = text_of(row, spelled=self.tokenizer is not None)
             if isinstance(text, str):
                 if self.tokenizer is None:
                     raise ValueError("texts are strings: pass the tokenizer that spells them.")
@@ -124,9 +126,8 @@ class Corpus:
                     cut = (*self.before, *ids[begin : begin + self.room], *self.after)
                     yield self._window(cut, number, begin - len(self.before))
             else:
-                given = [int(i) for i in text]
-                for begin in range(0, len(given), self.context):
-                    yield self._window(tuple(given[begin : begin + self.context]), number, begin)
+                for begin in range(0, len(text), self.context):
+                    yield self._window(text[begin : begin + self.context], number, begin)
 
     def _window(self, ids: tuple[int, ...], text: int, begin: int) -> Window:
         counts = [i not in self.special for i in ids]
@@ -147,12 +148,6 @@ class Corpus:
         if "use_cache" in forward_parameters(self.model):
             inputs["use_cache"] = False
         return inputs
-
-
-def require_texts(texts: Any) -> None:
-    """Raise ValueError for one string in the place of several texts."""
-    if isinstance(texts, str):
-        raise ValueError("texts must be several texts, not one string; pass [text].")  # noqa: TRY004
 
 
 def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterator[list[Window]]:

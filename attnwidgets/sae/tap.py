@@ -64,6 +64,11 @@ class Tap:
             else module.register_forward_hook(self._after, prepend=first)
         )
 
+    @property
+    def said(self) -> str:
+        """What is done to the states, by all that it depends on; "" where whoever does it does not say."""
+        return str(getattr(getattr(self._change, "__self__", None), "said", ""))
+
     def remove(self) -> None:
         """Take the hooks away."""
         for handle in self._handles:

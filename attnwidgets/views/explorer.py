@@ -69,7 +69,7 @@ class Explorer(Intervening):
         asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}
         asked |= removal_topics(self, self._predicts)
         if self._features is not None:
-            asked |= self._features.topics(table=False, panel=True, strip=True)
+            asked |= self._features.topics(self, table=False, panel=True, strip=True)
         return asked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -50,6 +51,27 @@ def sae(architecture: str = "standard", d_in: int = 8, d_sae: int = 20, seed: in
     if architecture == "topk":
         options = {"k": 5} | options
     return aw.SAE(drawn["W_enc"], drawn["W_dec"], drawn["b_dec"], **own, architecture=architecture, **options)
+
+
+class StopError(Exception):
+    """Ends a stream of texts in the middle."""
+
+
+def interrupted(texts, after: int):
+    for number, text in enumerate(texts):
+        if number == after:
+            raise StopError
+        yield text
+
+
+def content(stats: aw.FeatureStats) -> str:
+    """A digest of all that statistics hold, to the last bit."""
+    described, arrays = stats.to_description()
+    digest = hashlib.sha256(json.dumps(described | {"trace_id": ""}, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def states(tokens: int = 30, d_in: int = 8, seed: int = 5) -> torch.Tensor:

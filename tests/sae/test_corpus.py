@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+import pandas as pd
 import pytest
 import torch
 
@@ -59,9 +60,18 @@ def test_given_ids_are_read_as_they_are(bert):
     assert [window.ids for window in Corpus(bert, None, [[7, 8, 9]], context=2).windows()] == [(7, 8), (9,)]
 
 
-def test_a_stream_can_be_entered_in_the_middle(bert):
-    corpus = Corpus(bert, tiny.wordpiece(), TEXTS, context=5)
-    assert list(corpus.windows(skip=2)) == [window for window in corpus.windows() if window.text >= 2]
+def test_rows_of_a_data_set_are_read_as_texts_or_as_ids(bert):
+    rows = [{"label": 1, "text": "the cat", "input_ids": [7, 8]}]
+    (spelled,) = Corpus(bert, tiny.wordpiece(), iter(rows)).windows()
+    assert spelled == next(Corpus(bert, tiny.wordpiece(), ["the cat"]).windows())
+    (given,) = Corpus(bert, None, rows).windows()
+    assert given.ids == (7, 8)
+    with pytest.raises(ValueError, match="neither 'text' nor 'input_ids', but 'sentence'; rename"):
+        list(Corpus(bert, None, [{"sentence": "the cat"}]).windows())
+    with pytest.raises(ValueError, match="not a mapping with 'train', 'test'; pass one of them"):
+        Corpus(bert, None, {"train": rows, "test": rows})
+    with pytest.raises(ValueError, match="not a table; pass its column"):
+        Corpus(bert, None, pd.DataFrame(rows))
 
 
 @pytest.mark.parametrize("sort", [1, 4])

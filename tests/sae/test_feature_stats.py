@@ -114,17 +114,10 @@ def test_top_k_chooses_among_all_features_also_for_some(bert):
     assert [some.feature(j).count for j in (7, 3)] == [whole.feature(j).count for j in (7, 3)]
 
 
-def same(one: aw.FeatureStats, other: aw.FeatureStats) -> bool:
-    first, second = one.to_description(), other.to_description()
-    return first[0] == second[0] | {"trace_id": first[0]["trace_id"]} and all(
-        np.array_equal(first[1][name], second[1][name]) for name in first[1]
-    )
-
-
 def test_statistics_are_opened_again_without_the_model(stats, tmp_path):
     for path in (tmp_path / "stats.safetensors", tmp_path / "stats"):
         again = aw.load(stats.save(path))
-        assert same(stats, again)
+        assert made.content(again) == made.content(stats)
         assert again.feature(4) == stats.feature(4)
     probe = (
         f"import attnwidgets as aw, sys; s = aw.load({str(tmp_path / 'stats')!r}); s.feature(19).top[0].ids; "
@@ -145,50 +138,8 @@ def test_names_are_kept_and_saved(stats, tmp_path):
         stats.named({20: "none"})
 
 
-class StopError(Exception):
-    pass
-
-
-def interrupted(texts, after: int):
-    for number, text in enumerate(texts):
-        if number == after:
-            raise StopError
-        yield text
-
-
-@pytest.mark.parametrize("after", [1, 5, 17])
-def test_a_run_that_was_stopped_goes_on_to_the_same_result(bert, sae, tmp_path, monkeypatch, after):
-    monkeypatch.setattr("attnwidgets.sae.statistics.feature_stats._TOKENS", (30, 30))
-    options = {"context": 20, "checkpoint": tmp_path / "counts", "checkpoint_seconds": 0}
-    whole = aw.feature_stats(sae, *bert, iter(made.CORPUS), context=20)
-    with pytest.raises(StopError):
-        aw.feature_stats(sae, *bert, interrupted(made.CORPUS, after), **options)
-    assert (tmp_path / "counts").exists() == (after > 1)
-    resumed = aw.feature_stats(sae, *bert, iter(made.CORPUS), **options)
-    assert same(whole, resumed)
-    assert not (tmp_path / "counts").exists()
-
-
-def test_a_checkpoint_of_something_else_is_refused(bert, sae, tmp_path, monkeypatch):
-    monkeypatch.setattr("attnwidgets.sae.statistics.feature_stats._TOKENS", (30, 30))
-    options = {"context": 20, "checkpoint": tmp_path / "counts", "checkpoint_seconds": 0}
-    with pytest.raises(StopError):
-        aw.feature_stats(sae, *bert, interrupted(made.CORPUS, 9), **options)
-    with pytest.raises(ValueError, match="of another SAE, model or options"):
-        aw.feature_stats(sae, *bert, made.CORPUS, **options, seed=1)
-    with pytest.raises(ValueError, match="of another SAE, model or options"):
-        aw.feature_stats(sae.fold_decoder_norm(), *bert, made.CORPUS, **options)
-    with pytest.raises(ValueError, match="texts are not those that were counted"):
-        aw.feature_stats(sae, *bert, ["other", *made.CORPUS[1:]], **options)
-    (tmp_path / "counts").write_bytes(b"x" * 40)
-    with pytest.raises(ValueError, match="damaged or something else"):
-        aw.feature_stats(sae, *bert, made.CORPUS, **options)
-    with pytest.raises(FileNotFoundError, match="folder that does not exist"):
-        aw.feature_stats(sae, *bert, made.CORPUS, checkpoint=tmp_path / "not" / "there")
-
-
 def test_chunks_do_not_change_what_is_found(bert, sae, stats, monkeypatch):
-    monkeypatch.setattr("attnwidgets.sae.statistics.feature_stats._TOKENS", (25, 25))
+    monkeypatch.setattr("attnwidgets.sae.statistics.counting._TOKENS", (25, 25))
     cut = aw.feature_stats(sae, *bert, made.CORPUS, window=(3, 2), context=20, examples=6)
     assert [cut.feature(j).count for j in range(20)] == [stats.feature(j).count for j in range(20)]
     for j in range(20):
@@ -250,8 +201,8 @@ def test_the_model_comes_back_as_it_was(bert, sae):
     model, tokenizer = bert
     hooks = [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     model.train()
-    with pytest.raises(StopError):
-        aw.feature_stats(sae, model, tokenizer, interrupted(made.CORPUS, 4))
+    with pytest.raises(made.StopError):
+        aw.feature_stats(sae, model, tokenizer, made.interrupted(made.CORPUS, 4))
     assert model.training
     assert hooks == [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     model.eval()

@@ -247,14 +247,41 @@ def answers(view, tmp_path, **options):
 
 def test_a_page_holds_the_features_that_are_named_for_it(stats, tmp_path):
     held = answers(aw.FeaturePanel(stats, page=[3, 19]), tmp_path)
-    assert [(one["topic"], one["args"]) for one in held] == [
-        ("feature", {"of": 0, "feature": 3}),
-        ("feature", {"of": 0, "feature": 19}),
-    ]
+    opened = stats.loudest(1)[0]
+    assert [one["topic"] for one in held] == ["feature"] * len(held)
+    assert [one["args"] for one in held] == [{"of": 0, "feature": j} for j in dict.fromkeys([opened, 3, 19])]
     stats.rename({8: "cats"})
-    first, *rest = answers(aw.FeaturePanel(stats), tmp_path)
-    assert first["args"] == {"of": 0, "feature": 8}, "those with names first"
-    assert {8, *(one["args"]["feature"] for one in rest)} == {8, *stats.loudest(50)}
+    first, second, *rest = answers(aw.FeaturePanel(stats, feature=3), tmp_path)
+    assert [one["args"]["feature"] for one in (first, second)] == [3, 8], "those with names first"
+    assert {3, 8, *(one["args"]["feature"] for one in rest)} == {3, 8, *stats.loudest(50)}
+
+
+def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace, sae, tmp_path, monkeypatch):
+    monkeypatch.setattr(looked, "_HELD", 3)
+    quiet = next(j for j in range(20) if j not in stats.loudest(3))
+    panel = aw.FeaturePanel(stats, feature=quiet)
+    strip = aw.FeatureStrip(found, stats=stats, feature=quiet, page=[2])
+    explorer = aw.Explorer(trace, features=sae, stats=stats)
+    explorer.selection.feature = quiet
+    for view in (panel, strip, explorer):
+        told_of = [one["args"]["feature"] for one in answers(view, tmp_path) if one["topic"] == "feature"]
+        assert told_of[0] == quiet, "first, where the budget is"
+    panel.selection.feature = 5
+    assert answers(panel, tmp_path)[0]["args"]["feature"] == 5, "what is selected when the page is written"
+    stats.rename({8: "cats"})
+    assert b'"feature":5' in panel._questions.opening(10**6)  # as the notebook opens it
+
+
+def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):
+    monkeypatch.setattr("attnwidgets.views.features.data.MOST", 1)
+    weak = next(j for j in found.features if j not in {one.feature for row in found.rows(1) for one in row})
+    view = aw.FeatureStrip(found, feature=weak)
+    _, (ends, features, values) = told(view, "activations", of=0, unit="token")
+    ends, features = np.frombuffer(ends, "<u4"), np.frombuffer(features, "<u4")
+    rows = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    shown = np.zeros(len(ends), dtype=np.float32)
+    shown[rows[features == weak]] = np.frombuffer(values, "<f4")[features == weak]
+    np.testing.assert_array_equal(shown, found.feature(weak).values)
 
 
 def test_a_page_of_a_text_holds_every_unit(stats, found, tmp_path):
@@ -265,7 +292,7 @@ def test_a_page_of_a_text_holds_every_unit(stats, found, tmp_path):
 
 
 def test_a_page_keeps_to_its_budget(stats, tmp_path, monkeypatch):
-    view = aw.FeaturePanel(stats, page=[19, 18, *range(18)])
+    view = aw.FeaturePanel(stats, feature=19, page=[18, *range(18)])
     whole = (aw.to_html(view, tmp_path / "whole.html")).stat().st_size
     assert len(answers(view, tmp_path)) == 20
     made = []
@@ -275,5 +302,5 @@ def test_a_page_keeps_to_its_budget(stats, tmp_path, monkeypatch):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "page.html").stat().st_size < whole - 2_000  # the script counts by its characters
     assert 1 <= len(held) < 20
-    assert [one["args"]["feature"] for one in held][:2] == [19, 18], "those named first"
+    assert [one["args"]["feature"] for one in held][:2] == [19, 18], "the selected one first"
     assert f"{20 - len(held)} answers were left out for its size" in page

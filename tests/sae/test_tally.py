@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnwidgets.sae.statistics import exact_sums
 from attnwidgets.sae.statistics.slots import NONE, Slots, rank_in_group
-from attnwidgets.sae.statistics.tally import BINS, INTERVALS, Chunk, Tally
+from attnwidgets.sae.statistics.tally import BINS, INTERVALS, STATE, Chunk, Tally
 
 FEATURES = 6
 
@@ -57,16 +60,64 @@ def tallied(parts: list[Chunk], cut: int = 1, **options) -> Tally:
 
 
 def same(one: Tally, other: Tally) -> bool:
+    """Bit for bit."""
     first, second = one.state(), other.state()
-    return all(
-        np.array_equal(first[name], second[name]) for name in first if name != "total"
-    ) and np.allclose(first["total"], second["total"])
+    assert set(first) == set(second) == set(STATE)
+    return all(first[name].tobytes() == second[name].tobytes() for name in first)
+
+
+def merged(parts: list[Chunk], cuts: list[int], **options) -> Tally:
+    """Tallies of parts that begin at certain windows, each with its own texts, merged in order."""
+    whole = tallied([], **options)
+    for begin, end in pairwise([0, *cuts, len(parts)]):
+        shift = parts[begin].text[0]
+        own = [replace(part, text=part.text - shift) for part in parts[begin:end]]
+        found = tallied(own, 5, **options)
+        found.texts = len({int(part.text[0]) for part in own})
+        whole.merge(found)
+    return whole
 
 
 @given(seed=st.integers(0, 1000), cut=st.sampled_from([2, 3, 7, 40]))
 @settings(max_examples=20, deadline=None)
 def test_how_tokens_are_cut_into_chunks_does_not_matter(seed, cut):
     assert same(tallied(stream(seed)), tallied(stream(seed), cut))
+
+
+@given(seed=st.integers(0, 1000), cuts=st.sets(st.integers(1, 13), max_size=4), sizes=st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_parts_that_are_merged_are_one_whole(seed, cuts, sizes):
+    """Also where texts are repeated, and where a part's activations are much larger than another's."""
+    parts = stream(seed)
+    parts += [replace(part, text=part.text + 14, window=part.window + 40) for part in parts[:9]]
+    options = {"examples": sizes, "per_interval": sizes, "seed": seed}
+    whole = tallied(parts, **options)
+    whole.texts = 17
+    assert same(whole, merged(parts, sorted(3 * cut for cut in cuts), **options))
+
+
+def test_of_a_context_that_comes_again_and_again_one_is_drawn():
+    one = stream(1)[0]
+    parts = [replace(one, text=one.text + i, window=one.window + i) for i in range(50)]
+    drawn = tallied(parts, 7).drawn.fields
+    first = tallied(parts[:1]).drawn.fields
+    assert all(np.array_equal(drawn[name], first[name]) for name in drawn)  # of the first text
+
+
+def test_sums_are_those_of_fractions():
+    """From the smallest numbers that there are to the largest, in any order."""
+    generator = np.random.default_rng(0)
+    values = (generator.standard_normal(3000) * 2.0 ** generator.integers(-148, 126, 3000)).astype(np.float32)
+    values[:50] = np.float32(1e-45)
+    rows = generator.integers(0, 3, 3000)
+    once = exact_sums.zeros(3)
+    exact_sums.add(once, rows, values)
+    parts = exact_sums.zeros(3)
+    for chosen in np.array_split(generator.permutation(3000), 7):
+        exact_sums.add(parts, rows[chosen], values[chosen])
+    assert np.array_equal(once, parts)
+    exact = [float(sum(map(Fraction, values[rows == row].tolist()))) for row in range(3)]
+    assert exact_sums.to_floats(once).tolist() == exact
 
 
 @given(seed=st.integers(0, 1000))
@@ -79,7 +130,7 @@ def test_counts_and_histograms_are_those_of_a_plain_loop(seed):
     assert tally.tokens == len(inside)
     assert np.array_equal(tally.count, (inside > 0).sum(0))
     assert np.array_equal(tally.maxima, inside.max(0))
-    np.testing.assert_allclose(tally.total, inside.sum(0, dtype=np.float64))
+    np.testing.assert_allclose(exact_sums.to_floats(tally.sums), inside.sum(0, dtype=np.float64))
     fired = (inside > 0).astype(int)
     assert np.array_equal(tally.pairs().toarray(), fired.T @ fired)
     assert tally.paired_tokens == tally.tokens
@@ -187,14 +238,15 @@ def test_ranks_begin_anew_in_every_group(groups):
 
 def test_slots_keep_the_smallest_keys_and_the_first_of_equals():
     slots = Slots(2, 3, 1)
-    for keys in ([5.0, 1.0, 3.0], [3.0, 0.5, 9.0]):
+    for first, keys in ((0, [5.0, 1.0, 3.0]), (10, [3.0, 0.5, 9.0])):
         values = np.arange(3, dtype=np.float32)
 
-        def payload(chosen, values=values):
+        def payload(chosen, values=values, first=first):
             one = np.zeros((len(chosen), 1))
-            return {"value": values[chosen], "text": chosen, "place": chosen, "ids": one, "activations": one}
+            texts = first + chosen
+            return {"value": values[chosen], "text": texts, "place": chosen, "ids": one, "activations": one}
 
-        slots.insert(np.array([1, 1, 1]), np.array(keys), payload)
+        slots.insert(np.array([1, 1, 1]), np.array(keys), np.arange(3), payload)
     assert slots.fields["key"][1].tolist() == [0.5, 1.0, 3.0]
-    assert slots.fields["text"][1].tolist() == [1, 1, 2]  # 3.0 of the first, not the second
+    assert slots.fields["text"][1].tolist() == [11, 1, 2]  # 3.0 of the first, not the second
     assert not np.isfinite(slots.fields["key"][0]).any()

@@ -182,22 +182,53 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(bert, tmp_path, monkeypa
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_a_checkpoint_of_something_else_is_refused(bert, tmp_path, monkeypatch):
+@pytest.mark.parametrize("step", [0, 30])
+def test_a_checkpoint_of_something_else_is_refused_by_name(bert, tmp_path, monkeypatch, step):
+    """Also where the states are harvested, and no step of training is kept."""
     advance = training_run.Run._advance
 
     def killed(run):
-        if run.step == 30:
+        if run.step == step:
             raise StopError
         return advance(run)
 
+    folder = tmp_path / "run"
+    texts = corpus()
     with monkeypatch.context() as patched:
         patched.setattr(training_run.Run, "_advance", killed)
         with pytest.raises(StopError):
-            train(bert, checkpoint=tmp_path / "run")
-    with pytest.raises(ValueError, match="of another model, site, corpus or options"):
-        train(bert, checkpoint=tmp_path / "run", lr=1e-3)
-    with pytest.raises(ValueError, match="of another model, site, corpus or options"):
-        train(bert, checkpoint=tmp_path / "run", site="blocks.1.hook_resid_post")
+            train(bert, checkpoint=folder, max_tokens=900)
+
+    def refused(match, model=bert, **options):
+        with pytest.raises(ValueError, match=match):
+            train(model, checkpoint=folder, **{"max_tokens": 900} | options)
+
+    other = copy.deepcopy(bert[0])
+    with torch.no_grad():
+        other.bert.encoder.layer[0].output.dense.weight[0, 0] += 1
+    words = tiny.wordpiece()
+    words.add_tokens(["newer"])
+    refused("is of another model's weights .* remove it, or name another folder", (other, bert[1]))
+    refused("is of another tokenizer;", (bert[0], words))
+    refused("is of another site;", site="blocks.1.hook_resid_post")
+    refused(r"is of other options \(max_tokens\);", max_tokens=901)
+    refused("is of other texts;", texts=["the cat", *texts[1:]])
+    refused("is of other texts;", texts=(text for text in ["the cat", *texts[1:]]))
+    refused("is of other texts;", texts=texts[:30])
+    if step:
+        refused(r"is of other options \(lr, seed\);", lr=1e-3, seed=3)
+    again = train(bert, checkpoint=folder, max_tokens=900, texts=iter([*texts, "behind what was read"]))
+    assert torch.equal(again.W_enc, train(bert, max_tokens=900).W_enc)
+
+
+def test_texts_behind_those_that_were_harvested_are_other_texts(bert, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(training_run.Run, "_advance", lambda _: (_ for _ in ()).throw(StopError))
+        with pytest.raises(StopError):
+            train(bert, checkpoint=tmp_path / "run", texts=iter(corpus()))
+    with pytest.raises(ValueError, match="is of other texts;"):
+        train(bert, checkpoint=tmp_path / "run", texts=iter([*corpus(), "and one more"]))
+    train(bert, checkpoint=tmp_path / "run", texts=iter(corpus()))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Cancelled])

@@ -23,6 +23,7 @@ from attnwidgets.tracing.text.display import display, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -35,9 +36,11 @@ class FeatureStats(Explanation):
     """Statistics of features over a corpus; values are densities [feature]. Made by `aw.feature_stats`.
 
     Args:
-        arrays: What a `Tally` counted, and what the directions say; see `_ARRAYS`.
+        arrays: What a `Tally` counted (its whole state, so that statistics can be merged), and what the
+            directions say; see `_ARRAYS`.
         facts: d_sae, tokens, texts, paired_tokens, before (tokens of a context before its own), pieces
-            (spelling of token ids), special (ids) and scheme (how pieces spell text).
+            (spelling of token ids), special (ids), scheme (how pieces spell text) and about (what the counts
+            depend on, see `attnwidgets.sae.about`).
         names: What the reader calls features; `rename` and the table of `aw.FeatureTable` write here.
         method, provenance, warning: see `Explanation`.
     """
@@ -69,6 +72,29 @@ class FeatureStats(Explanation):
             _arrays=kept,
             _places={int(number): place for place, number in enumerate(kept["features"])},
         )
+
+    @classmethod
+    def merge(cls, parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
+        """Return statistics of parts of a corpus as those of the whole.
+
+        Parts are counted anywhere, by the same call on other texts, and saved: by the tasks of an array job,
+        say. Where each begins with a shard of the whole (every 1,000 texts, or sooner where these have more
+        than 2^20 characters) and torch computes in as many threads, the result is that of one call, bit for
+        bit. Else activations may differ in the last digits, since the model reads other texts in one batch.
+        Texts are numbered through the parts in their order. Of features that fire along, all pairs are
+        counted only while fewer than 2^25 are met.
+
+        Args:
+            parts: In the order of the corpus. Files are opened one by one, so that memory does not grow.
+
+        Raises:
+            ValueError: Where a part is of another SAE, model, tokenizer, site, features or options, which are
+                named; was saved by an earlier version; or there is none.
+            TypeError: Where a part is something else.
+        """
+        from attnwidgets.sae.statistics.assembling import merged
+
+        return merged(parts)
 
     # What every explanation has.
 

@@ -24,6 +24,7 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.selecting import listed, pick
+from attnwidgets.sae.about import sae_fingerprint
 from attnwidgets.sae.check import require_width, site_of
 from attnwidgets.sae.passes import PassWatch, require_positions
 from attnwidgets.sae.sae import SAE, as_sae
@@ -161,6 +162,13 @@ class Steering:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    @property
+    def said(self) -> str:
+        """What is done to the states, by all that it depends on."""
+        values = None if self._values is None else self._values.tolist()
+        asked = (self.features, values, self.mode, self._positions, sorted(self._skip))
+        return f"{sae_fingerprint(self.sae)} {asked!r}"
 
     def _steered(self, states: Tensor) -> Tensor:
         require_width(self.sae, states.shape[-1], self.site, self._model)

@@ -6,7 +6,8 @@ import errno
 import json
 from collections.abc import Sized
 from contextlib import closing
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,11 +16,13 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._progress import progress
 from attnwidgets.export.archive import write_bytes
+from attnwidgets.sae.about import require_same
 from attnwidgets.sae.corpus import batches, by_token, counts_mask
 from attnwidgets.sae.tap import reading
+from attnwidgets.sae.texts import Digest, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -79,8 +82,19 @@ class States:
             (self.path.parent / name).unlink(missing_ok=True)
 
 
+def by_windows(texts: Any) -> bool:
+    """Return whether there are so few texts that windows are held out and not whole texts."""
+    return isinstance(texts, Sized) and len(texts) < _FEW
+
+
 def harvest(
-    model: nn.Module, corpus: Corpus, site: Site, folder: Path, *, max_tokens: int | None, about: str
+    model: nn.Module,
+    corpus: Corpus,
+    site: Site,
+    folder: Path,
+    *,
+    max_tokens: int | None,
+    about: Mapping[str, Any],
 ) -> States:
     """Return the states of the tokens that count; from the folder, where they are there already.
 
@@ -92,19 +106,28 @@ def harvest(
         site: Where.
         folder: Where the file goes.
         max_tokens: How many to train on at most.
-        about: What they are of; a file of something else is written anew.
+        about: What they depend on but for the texts; see `attnwidgets.sae.about`.
 
     Raises:
         OSError: Where the disk is full; what was written is removed.
-        ValueError: Where a state is NaN or infinite, or no token counts.
+        ValueError: Where a state is NaN or infinite, no token counts, or the folder holds the states of
+            something else.
     """
-    found = _kept(folder, about)
+    found = _kept(corpus, folder, about)
     if found is not None:
         return found
     path = folder / _STATES
+    read = Digest()
     try:
-        states = _written(model, corpus, site, path, max_tokens)
-        described = json.dumps({"about": about, "tokens": states.tokens, "norm": states.norm})
+        states = _written(model, corpus, site, path, max_tokens, read)
+        described = json.dumps({
+            "about": about,
+            "tokens": states.tokens,
+            "norm": states.norm,
+            "texts": read.texts,
+            "digest": str(read),
+            "ended": max_tokens is None or states.tokens < max_tokens,
+        })  # fmt: skip
         beside = {"held_out": states.held_out, "mean": states.mean}
         write_bytes(folder / _ABOUT, dump_tensors(beside, metadata={"attnwidgets": described}))
     except OSError as error:
@@ -123,24 +146,38 @@ def harvest(
     return states
 
 
-def _kept(folder: Path, about: str) -> States | None:
-    """Return what an earlier run harvested, where it is whole and of the same."""
+def _kept(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
+    """Return what an earlier run harvested, where it is whole; ValueError where it is of something else."""
     if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
         return None
     with safe_open(folder / _ABOUT, framework="pt") as file:
         described = json.loads(file.metadata()["attnwidgets"])
         held_out, mean = file.get_tensor("held_out"), file.get_tensor("mean")
+    require_same(folder, described["about"], about)
     size = described["tokens"] * held_out.shape[-1] * 4
-    if described["about"] != about or (folder / _STATES).stat().st_size != size:
+    if (folder / _STATES).stat().st_size != size:
         return None
+    if not _same_texts(corpus, described["texts"], described["digest"], ended=described["ended"]):
+        require_same(folder, {**about, "texts": ""}, about)
     return States(folder / _STATES, described["tokens"], held_out, mean, described["norm"])
 
 
-def _written(model: nn.Module, corpus: Corpus, site: Site, path: Path, max_tokens: int | None) -> States:
+def _same_texts(corpus: Corpus, count: int, digest: str, *, ended: bool) -> bool:
+    """Return whether a corpus begins with the texts that were read, and ends with them where it had ended."""
+    texts = iter(progress(corpus.texts, "comparing texts", count))
+    read = Digest()
+    for row in islice(texts, count):
+        read.add(text_of(row, spelled=corpus.tokenizer is not None))
+    return str(read) == digest and not (ended and next(texts, None) is not None)
+
+
+def _written(
+    model: nn.Module, corpus: Corpus, site: Site, path: Path, max_tokens: int | None, read_texts: Digest
+) -> States:
     tokens, length = 0, 0.0
     total: Tensor | None = None
     held: list[Tensor] = []
-    found = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens)
+    found = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens, read_texts)
     with path.open("wb") as file, reading(model, site) as read, closing(found):
         for windows, out in found:
             states = by_token(read(**corpus.inputs(windows)), windows)
@@ -167,15 +204,14 @@ def _written(model: nn.Module, corpus: Corpus, site: Site, path: Path, max_token
 
 
 def _windows(
-    corpus: Corpus, wanted: Callable[[], bool], max_tokens: int | None
+    corpus: Corpus, wanted: Callable[[], bool], max_tokens: int | None, read: Digest
 ) -> Generator[tuple[list[Window], bool]]:
     """Yield batches of windows, and whether they are held out; no more of these than are wanted."""
     texts = corpus.texts
-    few = isinstance(texts, Sized) and len(texts) < _FEW
     bar = progress(texts, "reading states", len(texts) if isinstance(texts, Sized) else None)
-    corpus.texts = bar
+    corpus.texts = read.reading(text_of(row, spelled=corpus.tokenizer is not None) for row in bar)
     try:
-        yield from _pools(corpus, few=few, wanted=wanted, max_tokens=max_tokens)
+        yield from _pools(corpus, few=by_windows(texts), wanted=wanted, max_tokens=max_tokens)
     finally:
         corpus.texts = texts
         bar.close()

@@ -8,7 +8,6 @@ scale is folded into the weights at the end, so that the SAE reads states as the
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets.sae.about import states_about
 from attnwidgets.sae.corpus import CONTEXT, Corpus
-from attnwidgets.sae.site import Site, hook_name, resolve_site
-from attnwidgets.sae.training.harvest import harvest
+from attnwidgets.sae.site import hook_name, resolve_site
+from attnwidgets.sae.training.harvest import by_windows, harvest
 from attnwidgets.sae.training.training_run import STATE, Plan, Run, TrainingDivergedError
+from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from attnwidgets.sae.sae import SAE
+    from attnwidgets.sae.site import Site
 
 L1 = 1.8
 """Weight of the lecture's penalty where neither it nor k is given."""
@@ -89,7 +91,7 @@ def train(
 
     Raises:
         ValueError: Where texts hold fewer tokens than a batch, the site is not in the model, an option is out
-            of range, or a checkpoint is of something else.
+            of range, or a checkpoint is of another model, tokenizer, site, texts or options, which are named.
         OSError: Where the disk is full; what was written is removed.
         TrainingDivergedError: Where the loss becomes NaN (the message names the step); its `.sae` is the
             last good one.
@@ -103,7 +105,11 @@ def train(
     plan = Plan(d_sae, L1 if l1 is None and k is None else l1, k, steps, batch_size, lr, seed)
     plan.check()
     corpus = Corpus(inner, tokenizer, texts, context=context, prepend_bos=prepend_bos)
-    about = _about(inner, place, corpus, max_tokens)
+    about: dict[str, Any] = {}
+    if checkpoint is not None:
+        prints = fingerprint_of(inner), tokenizer_fingerprint(corpus.tokenizer)
+        held_out = "windows" if by_windows(texts) else "texts"
+        about = states_about(prints, corpus, place, max_tokens=max_tokens, held_out=held_out)
     with ExitStack() as stack:
         if checkpoint is None:
             where = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix="attnwidgets-")))
@@ -159,20 +165,6 @@ def _described(sae: SAE, model: nn.Module, site: Site, corpus: Corpus) -> SAE:
     }
     sae.origin = "trained here"
     return sae
-
-
-def _about(model: nn.Module, site: Site, corpus: Corpus, max_tokens: int | None) -> str:
-    """Return a digest of what states are of, but for the texts of a stream."""
-    digest = hashlib.sha256()
-    name = getattr(getattr(model, "config", None), "name_or_path", "")
-    digest.update(
-        repr((type(model).__name__, name, site, corpus.context, corpus.before, max_tokens)).encode()
-    )
-    texts = corpus.texts
-    if isinstance(texts, (list, tuple)):
-        for text in texts:
-            digest.update(str(text).encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
@@ -14,12 +14,14 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._progress import Cancelled, progress
 from attnwidgets.export.archive import write_bytes
+from attnwidgets.sae.about import require_same
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.sae.sae import SAE
 from attnwidgets.sae.training.history import History, Live
 from attnwidgets.sae.training.objective import Loss, Weights, lecture_loss, topk_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -94,13 +96,13 @@ class Run:
         plan: What is asked for.
         states: What it trains on.
         device: Where.
-        about: A digest of what the states are of.
+        about: What the states depend on; see `attnwidgets.sae.about`.
     """
 
     plan: Plan
     states: States
     device: torch.device
-    about: str
+    about: Mapping[str, Any]
     step: int = 0
     history: History = field(default_factory=History)
 
@@ -234,6 +236,11 @@ class Run:
 
     # Checkpoints.
 
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What training depends on beside the texts."""
+        return {**self.about, "options": {**self.about["options"], **vars(self.plan)}}
+
     def _save(self, folder: Path | None) -> None:
         if folder is None:
             return
@@ -243,8 +250,7 @@ class Run:
                 tensors[f"adam.{i}.{name}"] = value
         tensors["silent"] = self.silent
         described = {
-            "about": self.about,
-            "plan": vars(self.plan),
+            "about": self._about,
             "step": self.step,
             "history": self.history.to_dict(),
         }
@@ -269,11 +275,7 @@ class Run:
             return
         with safe_open(folder / STATE, framework="pt") as file:
             described = json.loads(file.metadata()["attnwidgets"])
-        if described["about"] != self.about or described["plan"] != vars(self.plan):
-            raise ValueError(
-                f"checkpoint {str(folder)!r} is of another model, site, corpus or options; remove it, or "
-                "name another folder."
-            )
+        require_same(folder, described["about"], self._about)
         tensors = load_file(folder / STATE)
         for i, tensor in enumerate(self.weights.all):
             tensor.copy_(tensors[f"weights.{i}"])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.sae.feature_activations import Fired
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -116,16 +118,21 @@ def columns_of(stats: FeatureStats) -> Answer:
     return {"pieces": list(pieces), "tokens": stats.tokens}, buffers
 
 
-def activations_of(activations: FeatureActivations, unit: str) -> Answer:
-    """Return which features fire on which elements, the strongest `MOST` of each.
+def activations_of(activations: FeatureActivations, unit: str, always: Sequence[int] = ()) -> Answer:
+    """Return which features fire on which elements: the strongest `MOST` of each, and those in `always`.
 
     Returns:
         meta: unit, and most (the largest number of features on one element; where that is above `MOST`, the
-            others are left out).
+            others are left out, but for those in `always`).
         buffers: where the features of each element end (uint32), they (uint32), their activations (float32).
     """
     found = activations if unit == activations.unit else activations.to(unit)
-    rows = found.rows(MOST)
+    rows = [list(row) for row in found.rows(MOST)]
+    for number in always:
+        values = found.feature(number).values if number < found.d_sae else ()
+        for row, value in zip(rows, values, strict=False):
+            if value and all(one.feature != number for one in row):
+                row.append(Fired(number, float(value)))
     ends = np.cumsum([len(row) for row in rows])
     fired = [one for row in rows for one in row]
     buffers = [

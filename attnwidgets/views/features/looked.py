@@ -64,8 +64,8 @@ class Features:
         view: The view's name, for errors.
         shown: FeatureActivations or FeatureStats, or a list of either (of one text, an SAE each).
         stats: The statistics that belong to activations, in the same order.
-        page: Features that a page without a kernel holds; by default those that are named, then those that
-            fire most in the text, or most strongly.
+        page: Features that a page without a kernel holds beside the one that is selected; by default those
+            that are named, then those that fire most in the text, or most strongly.
 
     Raises:
         TypeError: Something else is given.
@@ -153,22 +153,29 @@ class Features:
                 )
         return cls(view, read, stats)
 
-    def topics(self, *, table: bool, panel: bool, strip: bool) -> dict[str, Topic]:
-        """Return what the browser side may ask."""
+    def topics(self, view: View, *, table: bool, panel: bool, strip: bool) -> dict[str, Topic]:
+        """Return what the browser side of a view may ask; answers hold the feature that it has selected."""
         found: dict[str, Topic] = {}
+
+        def selected() -> list[int]:
+            feature = view.selection.feature
+            return [] if feature is None else [int(feature)]
+
         if any(look.activations is not None for look in self.saes):
-            found["activations"] = _shown(self._activations, self._units if strip else _none)
+            found["activations"] = _shown(
+                lambda of, unit: self._activations(of, unit, selected()), self._units if strip else _none
+            )
         if any(look.stats is not None for look in self.saes):
             found["columns"] = _shown(self._columns, self._counted if table else _none)
-            found["feature"] = _shown(self._page, self._pages if panel else _none)
+            found["feature"] = _shown(self._page, (lambda: self._pages(selected())) if panel else _none)
             found["name"] = Topic(self._name)
         return found
 
-    def _activations(self, of: int, unit: str) -> Answer:
+    def _activations(self, of: int, unit: str, selected: Sequence[int]) -> Answer:
         found = self.saes[of].activations
         if found is None:
             raise LookupError("this SAE was not read on a text.")
-        return activations_of(found, str(unit))
+        return activations_of(found, str(unit), selected)
 
     def _stats(self, of: int) -> FeatureStats:
         found = self.saes[of].stats
@@ -200,12 +207,14 @@ class Features:
     def _counted(self) -> Iterator[Mapping[str, Any]]:
         yield from ({"of": of} for of, look in enumerate(self.saes) if look.stats is not None)
 
-    def _pages(self) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, selected: Sequence[int]) -> Iterator[Mapping[str, Any]]:
         for of, look in enumerate(self.saes):
             if look.stats is not None:
                 wanted = self.page if self.page is not None and of == 0 else self.ranked(look)
                 held = set(look.stats.features)
-                yield from ({"of": of, "feature": number} for number in wanted if number in held)
+                for number in dict.fromkeys([*selected, *wanted]):
+                    if number in held:
+                        yield {"of": of, "feature": number}
 
 
 # Views that show features, and what else they tell the browser: they are told when features get names.

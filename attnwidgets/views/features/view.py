@@ -34,8 +34,8 @@ class FeatureView(View):
             the layer slider chooses among them.
         stats: What `aw.feature_stats` says of the same SAEs, beside activations on a text.
         feature: Where the shared selection goes at once.
-        page: Features that a page without a kernel tells of (`aw.to_html`); by default 50, those with names
-            first.
+        page: Features that a page without a kernel tells of (`aw.to_html`), beside the one that is selected
+            when it is written; by default 50, those with names first.
         **options: Everything else `View` takes.
 
     Raises:
@@ -74,4 +74,4 @@ class FeatureView(View):
         return tuple(look.stats for look in self._features.saes if look.stats is not None)
 
     def _topics(self) -> Mapping[str, Topic]:
-        return self._features.topics(**self._PARTS_SHOWN)
+        return self._features.topics(self, **self._PARTS_SHOWN)
