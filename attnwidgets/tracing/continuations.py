@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,12 +125,8 @@ def continuations(
         options.top_k = top_k or 0
     elif how == "beam":
         options.num_beams, options.length_penalty = beams, 0.0
-    with borrowed(model), _seeded(model, seed), quietly():
-        out = model.generate(
-            **inputs,
-            generation_config=options,
-            stopping_criteria=_watched(max_new_tokens),
-        )
+    with borrowed(model), _seeded(model, seed), quietly(), _watched(max_new_tokens) as watch:
+        out = model.generate(**inputs, generation_config=options, stopping_criteria=watch)
     ends = options.eos_token_id
     return _read(out, begins, set(ends if isinstance(ends, list) else [ends]), reader)
 
@@ -190,18 +186,19 @@ def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
         yield
 
 
-def _watched(new: int) -> Any:
-    """Return a criterion that stops nothing, but tells the progress of each step, which may stop it all."""
+@contextmanager
+def _watched(new: int) -> Iterator[Any]:
+    """Give a criterion that stops nothing, but tells the progress of each step, which may stop it all."""
     from transformers import StoppingCriteria, StoppingCriteriaList
 
-    steps = iter(progress(range(new), desc="continuing"))
+    with closing(progress(range(new), desc="continuing")) as steps:
 
-    class Told(StoppingCriteria):
-        def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
-            next(steps, None)
-            return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        class Told(StoppingCriteria):
+            def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
+                next(steps, None)
+                return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
-    return StoppingCriteriaList([Told()])
+        yield StoppingCriteriaList([Told()])
 
 
 def _read(out: Any, begins: int, ends: set[Any], reader: Any) -> tuple[Continuation, ...]:
