@@ -15,9 +15,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as dump_tensors
 
+from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
 from attnwidgets.explanations.selecting import pick
-from attnwidgets.export.archive import write_bytes
 from attnwidgets.sae.check import corpus_for, require_width, site_of
 from attnwidgets.sae.corpus import CONTEXT, batches, by_token, require_texts
 from attnwidgets.sae.sae import SAE, as_sae
