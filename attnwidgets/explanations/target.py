@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -185,7 +186,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
     if isinstance(known, int):
         return known
     with borrowed_tokenizer(tokenizer):
-        ids = [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+        ids = [int(i) for i in tokenizer(well_formed(text), add_special_tokens=False)["input_ids"]]
     if len(ids) == 1 and ids[0] != getattr(tokenizer, "unk_token_id", None):
         return ids[0]
     if len(ids) == 1:

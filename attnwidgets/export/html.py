@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._files import write_bytes
 from attnwidgets.export.page_archive import LEVEL, Archive, Choice, answers_of, filled
 from attnwidgets.export.page_text import base64_text, json_text, safe_text
+from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.menu import NEEDS_KERNEL
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def _page(
 </body>
 </html>
 """
+    page = well_formed(page)
     return page.replace("\0SIZE\0", f"{len(page.encode()) / 1e6:.2f} MB")
 
 

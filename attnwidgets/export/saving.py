@@ -18,6 +18,7 @@ from attnwidgets.export.figures import head_grid, heatmap, strip
 from attnwidgets.export.head_figure import head_figure
 from attnwidgets.export.palettes import heat_map, round_up, sign_colours, text_colours
 from attnwidgets.export.shown import Shown
+from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.wire.same import in_unit
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def save_figure(draw: Callable[[], Figure], path: str | Path, *, dpi: int = 200,
         ValueError: Another ending.
     """
     target = _checked(path)
-    ending, drawn = target.suffix.lower(), io.BytesIO()
+    ending, drawn, words = target.suffix.lower(), io.BytesIO(), well_formed(words)
     with rc_context(_SETTINGS), Quiet():
         draw().savefig(drawn, format=ending[1:], dpi=dpi, facecolor="white", metadata=_told(ending, words))
     picture = drawn.getvalue()

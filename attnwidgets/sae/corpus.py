@@ -11,6 +11,7 @@ import torch
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -107,7 +108,7 @@ class Corpus:
         return before, after
 
     def _ids(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return list(self.tokenizer(well_formed(text), add_special_tokens=False, verbose=False)["input_ids"])
 
     def windows(self, skip: int = 0) -> Iterator[Window]:
         """Yield the windows of every text but the first `skip`, in order; texts without tokens have none.

@@ -14,9 +14,9 @@ from attnwidgets._progress import progress
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
+from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate
-from attnwidgets.tracing.recording.run import greedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 
 How = Literal["greedy", "sample", "beam"]
 WAYS = ("greedy", "sample", "beam")
-
-# What a checkpoint may have set to make its text nicer; continuations are the model's own.
-_PLAIN = {
-    "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "return_dict_in_generate": True,
-    "output_logits": True,
-}
-_DRAWING = {"min_p": 0.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,7 +78,8 @@ def continuations(
 ) -> tuple[Continuation, ...]:
     """Return continuations of a traced text; the model, and torch's random numbers, are left as they were.
 
-    They are made by transformers' `generate` without the penalties that a checkpoint may have set.
+    They are made by transformers' `generate` without the beams, penalties and stops that a checkpoint may
+    have set.
 
     Args:
         trace: What `aw.trace` returned, of a model that generates. An encoder-decoder model goes on where
@@ -117,8 +106,7 @@ def continuations(
     beams = max(4, n) if beams is None and how == "beam" else beams
     _check(how, n, temperature, top_k, top_p, beams)
     options = greedy(model, max_new_tokens)
-    for name, value in {**_PLAIN, **(_DRAWING if how == "sample" else {})}.items():
-        setattr(options, name, value)
+    options.return_dict_in_generate = options.output_logits = True
     options.num_return_sequences = n
     if how == "sample":
         options.do_sample, options.temperature, options.top_p = True, float(temperature), float(top_p)
