@@ -61,21 +61,24 @@ SOUND = {"kind": "tile", "id": 3, "source": "attention/token/self", "layer": 0, 
 ASKED = {"kind": "ask", "id": 3, "topic": "csv", "args": {}}
 
 
-@pytest.mark.parametrize("wrong", [None, [0], {"a": 1}, 2.5, float("inf"), True, [[]], b"x"])
 @pytest.mark.parametrize(
     "field", ["kind", "source", "layer", "head", "row", "heads", "topic", "args", "job", "id"]
 )
-def test_a_request_of_a_wrong_type_is_answered_in_words(given, monkeypatch, field, wrong):
-    if (field, wrong) in [("heads", [0]), ("args", {"a": 1}), ("args", None)]:
-        return  # of the right type
+def test_a_request_of_a_wrong_type_is_answered_in_words(given, monkeypatch, field):
     view = aw.Heatmap(given())
-    for receiver, requests in {
-        view.store: [SOUND, {**SOUND, "kind": "method"}, {"kind": "cancel", "id": 3, "job": 1}],
-        view: [ASKED],
-    }.items():
-        told = []
-        monkeypatch.setattr(receiver, "send", lambda reply, buffers=None, told=told: told.append(reply))
-        for request in requests:
+    told = []
+    for receiver in (view, view.store):
+        monkeypatch.setattr(receiver, "send", lambda reply, buffers=None: told.append(reply))
+    wrongs = [None, [0], {"a": 1}, 2.5, float("inf"), True, [[]], b"x"]
+    sound = {"heads": [[0]], "args": [{"a": 1}, None]}.get(field, [])
+    method, cancel = {**SOUND, "kind": "method"}, {"kind": "cancel", "id": 3, "job": 1}
+    for wrong in [wrong for wrong in wrongs if wrong not in sound]:
+        for receiver, request in (
+            (view.store, SOUND),
+            (view.store, method),
+            (view.store, cancel),
+            (view, ASKED),
+        ):
             told.clear()
             # What raises here is only logged, and the view waits for ever.
             receiver._msg_callbacks.callbacks[-1](receiver, {**request, field: wrong}, [])
