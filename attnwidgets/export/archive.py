@@ -13,6 +13,7 @@ from safetensors.numpy import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets.explanations.explanation import Explanation, restore
+from attnwidgets.export.archived import require_described
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,11 +141,10 @@ def _restored(path: Path, described: Any, arrays: Mapping[str, Array]) -> Explan
             f"{str(path)!r} was saved by a later version (format {version} > {VERSION}); update attnwidgets."
         )
         raise ArchiveError(message)
-    # The kinds register themselves when their modules are loaded.
-
     try:
+        require_described(described)
         return restore(described, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         message = f"{str(path)!r} is damaged: {error}"
         raise ArchiveError(message) from error
 
