@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
-import tqdm.auto
-import tqdm.notebook
 
 from attnwidgets._progress import Cancelled, observing, progress
 
@@ -42,17 +42,65 @@ def test_outside_of_an_observer_items_pass_unchanged() -> None:
     assert list(islice(progress(iter(range(3)), desc="numbers", total=3), 3)) == [0, 1, 2]
 
 
-def test_the_bar_of_work_that_ends_early_is_not_red(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shown: list[Any] = []
-    monkeypatch.setattr(tqdm.auto, "tqdm", tqdm.notebook.tqdm)
-    monkeypatch.setattr(tqdm.notebook, "display", shown.append)
-    monkeypatch.setattr("attnwidgets._progress._DELAY_SECONDS", 0)
-    steps = progress(range(10), desc="writing")
-    assert list(islice(steps, 3)) == [0, 1, 2]
-    (bar,) = shown
-    assert bar.comm is not None
-    del steps
-    assert bar.comm is None
-    assert bar.children[1].bar_style != "danger"
+_KERNEL = """
+import sys
+sys.path.insert(0, {root!r})
+import ipywidgets
+from attnwidgets import _progress
+from ipywidgets.widgets.widget import _instances
+
+def work(steps, delay, stop=None):
+    _progress._DELAY_SECONDS = delay
+    for number in _progress.progress(range(steps), desc="working"):
+        if number == stop:
+            break
+
+def failing():
+    for _ in _progress.progress(range(9), desc="failing"):
+        if _ == 4:
+            raise ValueError
+
+def counted():
+    return len(_instances), len(get_ipython().kernel.comm_manager.comms)
+"""
+
+
+def _outputs(cells: list[str]) -> list[list[Any]]:
+    """Return what each cell writes in a real kernel, the first of which knows `work` and `counted`."""
+    nbformat = pytest.importorskip("nbformat", reason="pip install nbclient (make test does it)")
+    nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
+    setup = _KERNEL.format(root=str(Path(__file__).parents[1]))
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(text) for text in [setup, *cells]],
+        metadata={"kernelspec": {"name": "python3", "display_name": "", "language": "python"}},
+    )
+    nbclient.NotebookClient(notebook, timeout=240).execute()
+    return [cell.outputs for cell in notebook.cells[1:]]
+
+
+def test_200_runs_leave_no_widget_in_a_kernel() -> None:
+    runs = """
+from contextlib import suppress
+before = counted()
+for _ in range(190):
+    work(5, 1)
+for _ in range(5):
+    work(5, 0)
+    work(5, 0, stop=2)
+_progress._DELAY_SECONDS = 0
+with suppress(ValueError):
+    failing()
+assert before == counted(), (before, counted())
+"""
+    short, every = _outputs(["work(5, 1)\nassert counted() == (0, 0)", runs])
+    assert short == [], "no bar before a second has passed"
+    assert len(every) == 11, "one place for each of the bars"
+    assert [output.data for output in every] == [{"text/plain": ""}] * 11, "and nothing left in it"
+
+
+def test_a_bar_shows_how_far_long_work_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in progress(range(4), desc="numbers"):
+        time.sleep(0.6)
+        drawn = capsys.readouterr().err
+        assert ("2/4" in drawn) == (number == 2), "nothing before the first step after a second"
+    assert capsys.readouterr().err.split("\r")[-2].isspace(), "the line is blank again"

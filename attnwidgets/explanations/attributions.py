@@ -102,17 +102,17 @@ class Attributions(Explanation):
             )
             raise ValueError(message)
         reaches = None if reach is None else tuple(int(one) for one in np.atleast_1d(reach))
-        if reaches is not None and len(reaches) != (len(array) if many else 1):
-            message = (
-                f"reach {reach!r} does not fit values of shape {array.shape}: one number for each target."
-            )
-            raise ValueError(message)
+        residuals = _numbers(residual)
+        for name, numbers in {"reach": reaches, "residual": residuals}.items():
+            if isinstance(numbers, tuple) and len(numbers) != (len(array) if many else 1):
+                message = f"{name} {numbers} does not fit values of shape {array.shape}: one number for each"
+                raise ValueError(f"{message} target.")
         self._set_common(unit=unit, method=method, **(common | {"dtype": array.dtype.name}))
         self._set(
             axis=axis,
             target=targets,
             foil=foil,
-            residual=_numbers(residual),
+            residual=residuals,
             reach=reaches,
             map=map,
             _values=read_only(array),

@@ -56,8 +56,7 @@ def restore_axis(described: Mapping[str, Any]) -> TokenAxis:
     arguments = {key: _tuples(value) for key, value in described.items() if key in known and key != "units"}
     units = {name: _restore_unit(unit) for name, unit in described["units"].items()}
     axis = TokenAxis(**arguments, units=units)
-    for name, unit in units.items():
-        _check_indices(name, unit, len(axis))
+    _check(axis)
     return axis
 
 
@@ -66,13 +65,18 @@ def _restore_unit(described: Mapping[str, Any]) -> Unit:
     return Unit(**{key: _tuples(value) for key, value in described.items() if key in known})
 
 
-def _check_indices(name: str, unit: Unit, n_tokens: int) -> None:
-    if len(unit.labels) != len(unit.spans) or len(unit.special) != len(unit.spans):
-        message = f"unit {name!r} has {len(unit.spans)} spans and {len(unit.labels)} labels"
-        raise ValueError(message)
-    if any(not 0 <= index < n_tokens for span in unit.spans for index in span):
-        message = f"unit {name!r} names tokens outside 0 to {n_tokens - 1}"
-        raise ValueError(message)
+def _check(axis: TokenAxis) -> None:
+    """Raise a ValueError where an axis and its units do not fit together."""
+    n_tokens = len(axis)
+    if "token" not in axis.units or len(axis.segment) != n_tokens:
+        raise ValueError(f"an axis of {n_tokens} tokens lacks the unit 'token' or the text each is in")
+    for name, unit in axis.units.items():
+        sizes = {len(unit.labels), len(unit.special), len(unit.times or unit.spans)}
+        sizes.add(len(unit.spans) if unit.grid is None else unit.grid[0] * unit.grid[1])
+        if sizes != {len(unit.spans)} or unit.name != name:
+            raise ValueError(f"unit {name!r} has {len(unit.spans)} spans and {len(unit.labels)} labels")
+        if any(not 0 <= index < n_tokens for span in unit.spans for index in span):
+            raise ValueError(f"unit {name!r} names tokens outside 0 to {n_tokens - 1}")
 
 
 def _tuples(value: Any) -> Any:

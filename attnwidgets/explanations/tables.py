@@ -45,7 +45,7 @@ class Table(ABC):
         Raises:
             OSError: Where `path` cannot be written.
         """
-        from attnwidgets.export.archive import write_bytes
+        from attnwidgets._files import write_bytes
 
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")

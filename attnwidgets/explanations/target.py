@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -230,7 +231,7 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
     from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
 
     with borrowed_tokenizer(tokenizer):
-        return [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+        return [int(i) for i in tokenizer(well_formed(text), add_special_tokens=False)["input_ids"]]
 
 
 def spell(trace: Trace, index: int) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as dump_tensors
 
+from attnwidgets._files import write_bytes
 from attnwidgets.explanations.explanation import Explanation, restore
+from attnwidgets.export.archived import require_described
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,29 +141,13 @@ def _restored(path: Path, described: Any, arrays: Mapping[str, Array]) -> Explan
             f"{str(path)!r} was saved by a later version (format {version} > {VERSION}); update attnwidgets."
         )
         raise ArchiveError(message)
-    # The kinds register themselves when their modules are loaded.
-
     try:
+        require_described(described)
         return restore(described, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         message = f"{str(path)!r} is damaged: {error}"
         raise ArchiveError(message) from error
 
 
 def _is_ours(folder: Path) -> bool:
     return (folder / _DESCRIPTION).is_file() and (folder / _TENSORS).is_file()
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write all or nothing: a full disk or an interrupt leaves what was there before."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # mkstemp makes files that only their owner can read
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

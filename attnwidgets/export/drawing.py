@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
+from attnwidgets._files import write_bytes
 from attnwidgets.export.labels import cells, printable
 from attnwidgets.views.filters import DECADES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.text import Text
@@ -45,7 +46,15 @@ class PlainFigure(Figure):
         return rendered(self, dpi=110)
 
     def savefig(self, fname: str | Path | Any, **options: Any) -> None:
-        """Save as matplotlib does, without a warning for every character that no font here has."""
+        """Save as matplotlib does, all or nothing, and silent about characters that no font here has."""
+        if isinstance(fname, (str, Path)):
+            target, drawn = Path(fname), io.BytesIO()
+            if not options.get("format"):
+                options["format"] = target.suffix[1:] or self.canvas.get_default_filetype()
+                target = target.with_suffix(f".{options['format']}")
+            self.savefig(drawn, **options)
+            write_bytes(target, drawn.getvalue())
+            return
         with Quiet():
             super().savefig(fname, **options)
 

@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._files import write_bytes
 from attnwidgets.export.page_archive import LEVEL, Archive, Choice, answers_of, filled
 from attnwidgets.export.page_text import base64_text, json_text, safe_text
+from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.menu import NEEDS_KERNEL
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def to_html(
 
     Args:
         views: One view, or several, from top to bottom.
-        path: The file to write; it is replaced.
+        path: The file to write; it is replaced once the page is whole.
         title: Title of the page, as text; by default the first view's title, or what it shows.
         headings: One for each view, as text, with a list of links to them at the top; none by default.
         budget: Bytes the page may have.
@@ -93,7 +95,7 @@ def to_html(
         raise FileNotFoundError(message)
     for view in shown:
         view.complete(choice.layers)
-    target.write_text(_page(shown, title, headings, budget, choice), encoding="utf-8")
+    write_bytes(target, _page(shown, title, headings, budget, choice).encode())
     return target
 
 
@@ -182,6 +184,7 @@ def _page(
 </body>
 </html>
 """
+    page = well_formed(page)
     return page.replace("\0SIZE\0", f"{len(page.encode()) / 1e6:.2f} MB")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
@@ -11,11 +12,13 @@ from matplotlib import rc_context
 from matplotlib.patches import Rectangle
 
 from attnwidgets._errors import suggest
+from attnwidgets._files import write_bytes
 from attnwidgets.export.drawing import Quiet
 from attnwidgets.export.figures import head_grid, heatmap, strip
 from attnwidgets.export.head_figure import head_figure
 from attnwidgets.export.palettes import heat_map, round_up, sign_colours, text_colours
 from attnwidgets.export.shown import Shown
+from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.wire.same import in_unit
 
 if TYPE_CHECKING:
@@ -67,20 +70,16 @@ def save_figure(draw: Callable[[], Figure], path: str | Path, *, dpi: int = 200,
         ValueError: Another ending.
     """
     target = _checked(path)
+    ending, drawn, words = target.suffix.lower(), io.BytesIO(), well_formed(words)
     with rc_context(_SETTINGS), Quiet():
-        draw().savefig(
-            target,
-            format=target.suffix[1:].lower(),
-            dpi=dpi,
-            facecolor="white",
-            metadata=_told(target, words),
-        )
-    if target.suffix.lower() == ".svg" and words:
-        picture = target.read_text(encoding="utf-8")
-        begin, rest = picture.split("<svg", 1)
+        draw().savefig(drawn, format=ending[1:], dpi=dpi, facecolor="white", metadata=_told(ending, words))
+    picture = drawn.getvalue()
+    if ending == ".svg" and words:
+        begin, rest = picture.decode().split("<svg", 1)
         element, inside = rest.split(">", 1)
         said = f' role="img" aria-label={quoteattr(words)}>\n <title>{escape(words)}</title>'
-        target.write_text(f"{begin}<svg{element}{said}{inside}", encoding="utf-8")
+        picture = f"{begin}<svg{element}{said}{inside}".encode()
+    write_bytes(target, picture)
     return target
 
 
@@ -93,14 +92,14 @@ def _checked(path: str | Path) -> Path:
     return target
 
 
-def _told(target: Path, words: str) -> dict[str, Any]:
+def _told(ending: str, words: str) -> dict[str, Any]:
     """Return what a file says of itself: no date, which keeps two files of the same picture the same."""
     known: dict[str, dict[str, Any]] = {
         ".svg": {"Date": None},
         ".pdf": {"CreationDate": None, "Subject": words},
         ".png": {"Description": words},
     }
-    return known[target.suffix.lower()]
+    return known[ending]
 
 
 def _heatmap(shown: Shown) -> Figure:

@@ -11,6 +11,7 @@ from attnwidgets.sae.texts import require_texts, text_of
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,7 +109,7 @@ class Corpus:
         return before, after
 
     def _ids(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return list(self.tokenizer(well_formed(text), add_special_tokens=False, verbose=False)["input_ids"])
 
     def windows(self) -> Iterator[Window]:
         """Yield the windows of every text, in order; texts without tokens have none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,9 +14,9 @@ from attnwidgets._progress import progress
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
+from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate
-from attnwidgets.tracing.recording.run import greedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 
 How = Literal["greedy", "sample", "beam"]
 WAYS = ("greedy", "sample", "beam")
-
-# What a checkpoint may have set to make its text nicer; continuations are the model's own.
-_PLAIN = {
-    "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "return_dict_in_generate": True,
-    "output_logits": True,
-}
-_DRAWING = {"min_p": 0.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,7 +78,8 @@ def continuations(
 ) -> tuple[Continuation, ...]:
     """Return continuations of a traced text; the model, and torch's random numbers, are left as they were.
 
-    They are made by transformers' `generate` without the penalties that a checkpoint may have set.
+    They are made by transformers' `generate` without the beams, penalties and stops that a checkpoint may
+    have set.
 
     Args:
         trace: What `aw.trace` returned, of a model that generates. An encoder-decoder model goes on where
@@ -117,19 +106,16 @@ def continuations(
     beams = max(4, n) if beams is None and how == "beam" else beams
     _check(how, n, temperature, top_k, top_p, beams)
     options = greedy(model, max_new_tokens)
-    for name, value in {**_PLAIN, **(_DRAWING if how == "sample" else {})}.items():
-        setattr(options, name, value)
+    options.return_dict_in_generate = options.output_logits = True
     options.num_return_sequences = n
     if how == "sample":
         options.do_sample, options.temperature, options.top_p = True, float(temperature), float(top_p)
         options.top_k = top_k or 0
     elif how == "beam":
         options.num_beams, options.length_penalty = beams, 0.0
-    with borrowed(model) as twin, _seeded(model, seed), quietly():
+    with borrowed(model) as twin, _seeded(model, seed), quietly(), _watched(max_new_tokens) as watch:
         out: Any = twin.generate(  # type: ignore[operator]  # transformers' models have it
-            **inputs,
-            generation_config=options,
-            stopping_criteria=_watched(max_new_tokens),
+            **inputs, generation_config=options, stopping_criteria=watch
         )
     ends = options.eos_token_id
     return _read(out, begins, set(ends if isinstance(ends, list) else [ends]), reader)
@@ -190,18 +176,19 @@ def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
         yield
 
 
-def _watched(new: int) -> Any:
-    """Return a criterion that stops nothing, but tells the progress of each step, which may stop it all."""
+@contextmanager
+def _watched(new: int) -> Iterator[Any]:
+    """Give a criterion that stops nothing, but tells the progress of each step, which may stop it all."""
     from transformers import StoppingCriteria, StoppingCriteriaList
 
-    steps = iter(progress(range(new), desc="continuing"))
+    with closing(progress(range(new), desc="continuing")) as steps:
 
-    class Told(StoppingCriteria):
-        def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
-            next(steps, None)
-            return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        class Told(StoppingCriteria):
+            def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
+                next(steps, None)
+                return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
-    return StoppingCriteriaList([Told()])
+        yield StoppingCriteriaList([Told()])
 
 
 def _read(out: Any, begins: int, ends: set[Any], reader: Any) -> tuple[Continuation, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from attnwidgets._errors import refuse_unknown
 from attnwidgets.tracing.given_streams import OUTPUTS, streams_of
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.text.axes import Text, numbered
-from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
+from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
 from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
@@ -110,6 +111,7 @@ def from_attentions(
     if isinstance(words, str):
         require_rule(words)
     given = streams_of(attentions, _SDPA)
+    _require_lists(tokens=tokens, query_tokens=query_tokens, key_tokens=key_tokens)
     first, second = query_tokens or tokens, key_tokens or tokens
     table = {}
     warning = ""
@@ -137,7 +139,17 @@ def from_attentions(
             given_as = "key_tokens" if key_tokens else "tokens"
             key = _axis(column_labels, keys, given_as, words, start, second_text)
         table[stream] = Stream(tuple(read.layers), query, key)
-    return GivenTrace(table, model_id=model_id, warning=warning, memory=byte_budget(memory))
+    longest = max((len(stream.query) for stream in table.values()), default=0)
+    if boundary is not None and not _is_index(boundary, longest + 1):
+        raise ValueError(f"boundary is {boundary!r}; the first generated token is one of 0 to {longest}")
+    return GivenTrace(table, model_id=well_formed(str(model_id)), warning=warning, memory=byte_budget(memory))
+
+
+def _require_lists(**given: Any) -> None:
+    """Raise a TypeError for labels that are no list."""
+    for name, labels in given.items():
+        if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
+            raise TypeError(f"{name} must be a list of strings, one for each token, not {labels!r:.80}")
 
 
 @dataclass
@@ -153,16 +165,29 @@ def _tensor(value: Any, where: str) -> Tensor:
     """Return anything array-like as a tensor: float64 where it is given in it, else float32."""
     if value is None:
         raise ValueError(f"{where} is None. {_SDPA}")
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", kept_dtype(value.dtype))
+    if getattr(value, "is_meta", False):
+        raise ValueError(f"{where} is on the meta device, which keeps shapes and no numbers")
     try:
+        if isinstance(value, Tensor):
+            held = value.detach().to_dense()
+            weights: Tensor = _real(held, held.is_complex()).to("cpu", kept_dtype(held.dtype))
+            return weights
         # A copy, so that what is shown does not change with the user's array.
         found = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        return torch.from_numpy(
-            np.array(found, dtype=found.dtype if found.dtype == np.float64 else np.float32)
-        )
-    except (TypeError, ValueError) as error:
+        kept = found.dtype if found.dtype == np.float64 else np.float32
+        return torch.from_numpy(np.array(_real(found, found.dtype.kind in "cmM"), dtype=kept))
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{where} is no array of numbers ({error}); taken are {SHAPES}") from error
+
+
+def _real(values: Any, other: bool) -> Any:
+    if other:
+        raise ValueError(f"{values.dtype} is no weight")
+    return values
+
+
+def _is_index(value: Any, count: int) -> bool:
+    return isinstance(value, (int, np.integer)) and 0 <= int(value) < count
 
 
 def _is_list(value: object) -> bool:
@@ -277,9 +302,9 @@ def _axis(
 ) -> TokenAxis:
     """Return the axis of given labels; words are taken from `words`, else from the tokens' own marks."""
     if labels is None:
-        return numbered(n)
-    if isinstance(labels, str):
-        raise TypeError(f"{argument} must be a list of strings, one for each token, not one string")
+        if words is None and second is None:
+            return numbered(n)
+        labels = numbered(n).tokens
     tokens = [str(label) for label in labels]
     if n == 1 and len(tokens) != 1:
         return TokenAxis.plain(["attention"])
@@ -289,8 +314,8 @@ def _axis(
     scheme = scheme_of(None, [t for t, a in zip(tokens, apart, strict=True) if not a])
     pieces = pieces_of(tokens, apart, scheme)
     shown = display(pieces, scheme)
-    if second is not None and not 0 < second < n:
-        raise ValueError(f"second_text is {second}; the second text of {n} tokens begins at 1 to {n - 1}")
+    if second is not None and not (_is_index(second, n) and second > 0):
+        raise ValueError(f"second_text is {second!r}; the second text of {n} tokens begins at 1 to {n - 1}")
     segment = tuple(int(second is not None and i >= second) for i in range(n))
     if words is None or isinstance(words, str):
         parts = [pieces] if second is None else [pieces[:second], pieces[second:]]
@@ -312,21 +337,23 @@ def axis_of_tokens(tokens: Sequence[str]) -> TokenAxis:
     return _axis(tokens, len(tokens), "tokens", None, None)
 
 
-def _word_ids(words: Any, n: int) -> list[int | None]:
+def _word_ids(given: Any, n: int) -> list[int | None]:
     """Return the word of every token."""
+    what = "word numbers (encoding.word_ids()) or lists of token indices"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"words must be {what}, not {given!r:.80}")
+    words: list[Any] = [*given]
     if all(w is None or isinstance(w, (int, np.integer)) for w in words):
         if len(words) != n:
             raise ValueError(f"words has {len(words)} entries, and there are {n} tokens")
-        return list(words)
+        return words
     ids: list[int | None] = [None] * n
     for number, span in enumerate(words):
-        if isinstance(span, str):
-            raise TypeError(
-                "words must be word numbers (encoding.word_ids()) or lists of token indices, not strings"
-            )
+        if isinstance(span, (str, bytes)) or not isinstance(span, Iterable):
+            raise TypeError(f"words must be {what}; words[{number}] is {span!r:.80}")
         for token in span:
-            if not 0 <= token < n:
-                raise ValueError(f"words[{number}] holds token {token}; tokens are 0 to {n - 1}")
+            if not _is_index(token, n):
+                raise ValueError(f"words[{number}] holds token {token!r}; tokens are 0 to {n - 1}")
             if ids[token] is not None:
                 raise ValueError(
                     f"words[{number}] holds token {token}, which words[{ids[token]}] holds already"

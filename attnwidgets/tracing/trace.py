@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import sys
 import threading
 import uuid
 from collections import OrderedDict
@@ -32,17 +34,19 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 
 
 def byte_budget(memory: str | int) -> int:
-    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB".
+    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB"; infinity is no limit.
 
     Raises:
         ValueError: If it is not a positive size.
     """
     if isinstance(memory, (int, float)) and not isinstance(memory, bool) and memory > 0:
-        return int(memory)
-    found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?I?)B?\s*", str(memory).upper())
-    if found and found.group(2) in _UNITS and found.group(1).count(".") <= 1 and float(found.group(1)) > 0:
+        return int(min(memory, sys.maxsize))
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?I?)B?\s*", str(memory).upper())
+    if found and found.group(2) in _UNITS and float(found.group(1)) > 0:
         return int(float(found.group(1)) * _UNITS[found.group(2)])
-    raise ValueError(f"memory must be a number of bytes or a size like '500MB' or '1GB', not {memory!r}")
+    raise ValueError(
+        f"memory must be a number of bytes, a size like '500MB' or '1GB', or float('inf'), not {memory!r}"
+    )
 
 
 MAPS = 4
@@ -152,6 +156,9 @@ class Stream:
 class Trace:
     """One recorded pass. Made by `aw.trace`; methods read it, views never do.
 
+    A trace can be pickled, with its model (as far as the model can). `copy.deepcopy` gives a trace with
+    numbers of its own and the same model and tokenizer; `copy.copy` shares the numbers as well.
+
     Args:
         tokens: Display strings of the default stream's queries (see `axes` for the others).
         input_ids: [token], or None for images, audio and given numbers.
@@ -191,6 +198,20 @@ class Trace:
         parts = [f"{type(self).__name__} {size} of {count}", self.model_id]
         parts += [quoted(self.text) if self.text else "", self.warning]
         return f"<{'; '.join(filter(None, parts))}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A lock belongs to one process, and attention is computed again when it is asked for.
+        return {**vars(self), "_lock": None, "_kept": OrderedDict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trace:
+        """Return a copy with numbers of its own; it shares the model and the tokenizer."""
+        made = memo[id(self)] = object.__new__(type(self))
+        shared = {id(held): held for held in (self.model, self.tokenizer)}
+        made.__setstate__(copy.deepcopy(self.__getstate__(), memo | shared))
+        return made
 
     def call(
         self,

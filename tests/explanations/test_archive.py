@@ -159,6 +159,17 @@ def edited(**changes):
     return edit
 
 
+def inside(*path, value):
+    def edit(described):
+        held = described
+        for name in path[:-1]:
+            held = held[name]
+        held[path[-1]] = value
+        return described
+
+    return edit
+
+
 def without_units(described):
     described["query"]["units"]["token"]["spans"][0] = [99]
     return described
@@ -176,12 +187,42 @@ def without_units(described):
         (edited(predictions=[]), "damaged"),
         (without_units, "damaged.*outside 0 to 6"),
         (lambda _: [1, 2], "names no version"),
+        (edited(layers=[0, float("inf"), 2]), r"damaged: 'layers' of the description\[1\] is inf"),
+        (edited(heads=[0, "x", 2, 3]), r"'heads' of the description is \[0, 'x', 2, 3\]"),
+        (edited(method=5), "'method' of the description is 5"),
+        (edited(stream=True), "'stream' of the description is True"),
+        (edited(warning=None), "'warning' of the description is None"),
+        (edited(predictions=["next", [[1, 2, 3]]]), "'predictions' of the description"),
+        (inside("provenance", "steps", value="one"), "'steps' of 'provenance' of the description is 'one'"),
+        (inside("provenance", "options", value=3), "'options' of 'provenance' of the description is 3"),
+        (inside("query", "units", "token", "labels", 0, value=1.5), "'labels' of 'token' .* is 1.5"),
+        (inside("query", "units", "token", "special", value=[]), "unit 'token' has"),
+        (inside("query", "segment", value=[0]), "an axis of 7 tokens"),
+        (inside("query", "boundary", value="2"), "'boundary' of 'query' of the description is '2'"),
     ],
 )
 def test_a_damaged_description_is_refused(edit, message, tmp_path):
     folder = attention_map().save(tmp_path / "map")
     described = json.loads((folder / "explanation.json").read_text())
     (folder / "explanation.json").write_text(json.dumps(edit(described)))
+    with pytest.raises(ArchiveError, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"residual": [0.5, 0.5]}, r"residual \(0.5, 0.5\) does not fit values"),
+        ({"reach": float("inf")}, "'reach' of the description is inf"),
+        ({"target": 3}, "'target' of the description is 3"),
+        ({"map": 3}, "'map' of the description is 3"),
+    ],
+)
+def test_damaged_attributions_are_refused(changes, message, tmp_path):
+    found = Attributions([0.2, 0.8], axis=["a", "b"], target="yes", residual=0.1)
+    folder = found.save(tmp_path / "attributions")
+    described = json.loads((folder / "explanation.json").read_text())
+    (folder / "explanation.json").write_text(json.dumps(described | changes))
     with pytest.raises(ArchiveError, match=message):
         load(folder)
 

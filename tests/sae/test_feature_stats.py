@@ -261,3 +261,36 @@ def test_the_loudest_features_come_first_and_dead_ones_never(stats):
     assert stats.loudest(3) == order[:3]
     best = stats.strongest_tokens()
     assert [best[j] is None for j in range(20)] == [j in stats.dead for j in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda arrays, _: arrays.update(features=arrays["features"] + 1000),
+            "'features' holds what is not there",
+        ),
+        (
+            lambda arrays, _: arrays.update({"top.ids": arrays["top.ids"] - 7}),
+            "'top.ids' holds what is not there",
+        ),
+        (lambda arrays, _: arrays.update(count=arrays["count"][1:]), "'count' has shape"),
+        (lambda arrays, _: arrays.update(suppressed=arrays["near"]), "'suppressed.effect' is missing"),
+        (lambda _, facts: facts.update(before=99), "the examples do not fit"),
+        (lambda _, facts: facts.pop("pieces"), "'pieces' of 'facts' of the description is None"),
+        (lambda _, facts: facts.update(tokens="many"), "'tokens' of 'facts' of the description is 'many'"),
+    ],
+)
+def test_statistics_that_someone_changed_are_refused(stats, tmp_path, change, says):
+    import json
+
+    from safetensors.numpy import load_file, save_file
+
+    folder = stats.save(tmp_path / "stats")
+    arrays = load_file(folder / "values.safetensors")
+    described = json.loads((folder / "explanation.json").read_text())
+    change(arrays, described["facts"])
+    save_file(arrays, folder / "values.safetensors")
+    (folder / "explanation.json").write_text(json.dumps(described))
+    with pytest.raises(ValueError, match=f"{folder.name}.*{says}"):
+        aw.load(folder)

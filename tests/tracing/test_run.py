@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -229,13 +230,14 @@ def test_the_budget_forgets_but_never_changes(bert: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "n"), [(10, 10), ("1GB", 10**9), ("1.5 kB", 1500), ("2GiB", 2**31), ("7", 7)]
+    ("size", "n"),
+    [(10, 10), ("1GB", 10**9), ("1.5 kB", 1500), ("2GiB", 2**31), ("7", 7), (float("inf"), sys.maxsize)],
 )
 def test_budgets(size: Any, n: int) -> None:
     assert byte_budget(size) == n
 
 
-@pytest.mark.parametrize("size", ["much", 0, -1, "", "1XB", True, "1.2.3"])
+@pytest.mark.parametrize("size", ["much", 0, -1, "", "1XB", True, "1.2.3", None, float("nan"), -float("inf")])
 def test_bad_budgets(size: Any) -> None:
     with pytest.raises(ValueError, match="memory must be"):
         byte_budget(size)
@@ -317,7 +319,7 @@ def test_wrong_arguments_are_answered(bert: Any) -> None:
         trace(model, None, [5, 4000])
     with pytest.raises(ValueError, match="must be integers"):
         trace(model, None, torch.rand(3))
-    with pytest.raises(ValueError, match="max_new_tokens must be 0 or more"):
+    with pytest.raises(ValueError, match="max_new_tokens must be a whole number, 0 or more, not -1"):
         trace(model, tokenizer, "the cat", max_new_tokens=-1)
     with pytest.raises(ValueError, match="one for each text"):
         trace(model, tokenizer, ["a", "b"], text_pair=["c"])

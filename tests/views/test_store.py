@@ -44,7 +44,7 @@ def test_a_row_is_exact(given):
         ({"kind": "tile", "source": "attention/token/self", "layer": 0, "head": 40}, "0 to 3"),
         ({"kind": "tile", "source": "nothing/token/self", "layer": 0, "head": 0}, "no longer shown"),
         ({"kind": "row", "source": "attention/token/self", "layer": 0, "head": 0, "row": 8}, "0 to 7"),
-        ({"kind": "tile"}, "no longer shown"),
+        ({"kind": "tile"}, "source of a request for 'tile' must be a text, and is missing"),
         ({"kind": "thumbs", "source": "nothing/token/self"}, "no longer shown"),
         ({"kind": "dance"}, "dance"),
     ],
@@ -55,6 +55,40 @@ def test_a_request_that_cannot_be_met_is_answered_in_words(given, request_, word
     assert reply["id"] == 3
     assert words in reply["message"]
     assert buffers == []
+
+
+SOUND = {"kind": "tile", "id": 3, "source": "attention/token/self", "layer": 0, "head": 0}
+ASKED = {"kind": "ask", "id": 3, "topic": "csv", "args": {}}
+
+
+@pytest.mark.parametrize(
+    "field", ["kind", "source", "layer", "head", "row", "heads", "topic", "args", "job", "id"]
+)
+def test_a_request_of_a_wrong_type_is_answered_in_words(given, monkeypatch, field):
+    view = aw.Heatmap(given())
+    told = []
+    for receiver in (view, view.store):
+        monkeypatch.setattr(receiver, "send", lambda reply, buffers=None: told.append(reply))
+    wrongs = [None, [0], {"a": 1}, 2.5, float("inf"), True, [[]], b"x"]
+    sound = {"heads": [[0]], "args": [{"a": 1}, None]}.get(field, [])
+    method, cancel = {**SOUND, "kind": "method"}, {"kind": "cancel", "id": 3, "job": 1}
+    for wrong in [wrong for wrong in wrongs if wrong not in sound]:
+        for receiver, request in (
+            (view.store, SOUND),
+            (view.store, method),
+            (view.store, cancel),
+            (view, ASKED),
+        ):
+            told.clear()
+            # What raises here is only logged, and the view waits for ever.
+            receiver._msg_callbacks.callbacks[-1](receiver, {**request, field: wrong}, [])
+            if receiver is view and field == "kind":
+                assert told == []  # messages of anywidget's own pass here as well
+                continue
+            (reply,) = told
+            assert reply["kind"] == "error"
+            assert reply["id"] == (None if field == "id" else 3)
+            assert (field if field != "kind" else "unknown request") in reply["message"]
 
 
 def test_a_ping_is_answered(given):

@@ -10,8 +10,8 @@ import numpy as np
 from safetensors import SafetensorError
 
 from attnwidgets._content import key_of
+from attnwidgets._files import write_bytes
 from attnwidgets.evaluate.corpora.scores import Scores, keys_in
-from attnwidgets.export.archive import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

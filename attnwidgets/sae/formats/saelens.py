@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save as dump_tensors
 
-from attnwidgets.export.archive import write_bytes
+from attnwidgets._files import write_bytes
 from attnwidgets.sae.architecture import ARCHITECTURES, WEIGHTS
 from attnwidgets.sae.formats.files import (
     SAEFormatError,

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as dump_tensors
 
-from attnwidgets.export.archive import write_bytes
+from attnwidgets._files import write_bytes
 from attnwidgets.sae.about import require_same
 
 if TYPE_CHECKING:

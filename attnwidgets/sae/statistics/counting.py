@@ -144,18 +144,18 @@ class Count:
         """Return the state of a tally of a shard."""
         tally = self.asked.tally()
         corpus = self.corpus(progress(shard.texts, f"feature statistics, {shard.name}"))
-        with borrowed(self.model), borrowed_tokenizer(corpus.tokenizer):
+        with borrowed(self.model) as twin, borrowed_tokenizer(corpus.tokenizer):
             for windows in _chunks(corpus, len(self.asked.features)):
-                tally.add(self._encoded(corpus, windows))
+                tally.add(self._encoded(twin, corpus, windows))
         tally.texts = len(shard.texts)
         return tally.state()
 
-    def _encoded(self, corpus: Corpus, windows: list[Window]) -> Chunk:
+    def _encoded(self, model: nn.Module, corpus: Corpus, windows: list[Window]) -> Chunk:
         """Return windows with the features' activations on all of their tokens."""
         ends = np.cumsum([len(window.ids) for window in windows])
         states: Tensor | None = None
         order = {id(window): number for number, window in enumerate(windows)}
-        with reading(self.model, self.asked.site) as read:
+        with reading(model, self.asked.site) as read:
             for batch in batches(windows, _BATCH, sort=len(windows)):
                 found = by_token(read(**corpus.inputs(batch)), batch)
                 if states is None:

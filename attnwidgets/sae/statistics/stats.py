@@ -19,6 +19,7 @@ from attnwidgets.sae.statistics.summary import (
     Neighbour,
 )
 from attnwidgets.sae.statistics.tally import BINS, INTERVALS
+from attnwidgets.sae.statistics.whole import require_whole
 from attnwidgets.tracing.text.display import display, pieces_of
 
 if TYPE_CHECKING:
@@ -304,6 +305,7 @@ class FeatureStats(Explanation):
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the statistics that `to_description` described."""
         names = {int(number): name for number, name in described["names"].items()}
+        require_whole(arrays, described["facts"])
         return cls(arrays, described["facts"], names=names, **restore_common(described))
 
     def plot(self, **_: Any) -> Figure:

@@ -19,9 +19,9 @@ from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.predictions import spelled
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
-from attnwidgets.tracing.recording.run import greedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

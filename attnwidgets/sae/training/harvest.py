@@ -14,8 +14,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save as dump_tensors
 
+from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
-from attnwidgets.export.archive import write_bytes
 from attnwidgets.sae.about import require_same
 from attnwidgets.sae.corpus import batches, by_token, counts_mask
 from attnwidgets.sae.tap import reading

@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as dump_tensors
 
+from attnwidgets._files import write_bytes
 from attnwidgets._progress import Cancelled, progress
-from attnwidgets.export.archive import write_bytes
 from attnwidgets.sae.about import require_same
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.sae.sae import SAE

@@ -33,16 +33,20 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
 
     The right side is taken whatever the tokenizer's `padding_side`: positions then are those of the text
     alone, in models that count positions themselves as well.
+
+    Raises:
+        ValueError: If the model's vocabulary has not all of the ids.
     """
     device = next((p.device for p in model.parameters() if p.device.type != "meta"), torch.device("cpu"))
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     known = forward_parameters(model)
     config = getattr(model, "config", None)
+    size = _vocabulary(model, "input_ids")
     pad = next(
         (
             i
             for owner in (tokenizer, config, getattr(config, "text_config", None))
-            if isinstance(i := getattr(owner, "pad_token_id", None), int) and i >= 0
+            if isinstance(i := getattr(owner, "pad_token_id", None), int) and 0 <= i < (size or i + 1)
         ),
         0,
     )
@@ -58,6 +62,8 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
     ):
         if all(row is not None for row in rows):
             full = [row for row in rows if row is not None]
+            if not samples[0].others:  # ids beyond the vocabulary may stand for parts of a picture
+                require_known(model, tokenizer, names[0], full)
             pack(names[0], full, pad)
             if names[1] in known:
                 pack(names[1], [[1] * len(row) for row in full], 0)
@@ -71,6 +77,33 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
         whole = torch.cat(values).to(device)
         inputs[name] = whole.to(dtype) if whole.is_floating_point() else whole
     return inputs
+
+
+def _vocabulary(model: Any, name: str) -> int | None:
+    """Return how many token ids the side of a model that reads `name` knows; None where it has no table."""
+    try:
+        side = model.get_decoder() if name == "decoder_input_ids" else model
+        return getattr(side.get_input_embeddings(), "num_embeddings", None)
+    except (NotImplementedError, AttributeError):
+        return None
+
+
+def require_known(model: Any, tokenizer: Any, name: str, rows: Sequence[Sequence[int]]) -> None:
+    """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
+    size = _vocabulary(model, name)
+    wrong = next((i for row in rows for i in row if i < 0 or (size is not None and i >= size)), None)
+    if wrong is None:
+        return
+    known = "no negative ids" if size is None else f"ids 0 to {size - 1}"
+    message = f"{name} hold {wrong}, and the model's vocabulary has {known}"
+    if tokenizer is not None and 0 <= wrong < len(tokenizer):
+        token = tokenizer.convert_ids_to_tokens(wrong)
+        message += (
+            f": {wrong} is {token!r} in {type(tokenizer).__name__}, which has {len(tokenizer):,} tokens. "
+            "Pass the tokenizer that was saved with the model; after adding tokens to it, call "
+            "model.resize_token_embeddings(len(tokenizer))"
+        )
+    raise ValueError(message)
 
 
 def _stack(name: str) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
 from attnwidgets.tracing.text.axes import Text
-from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of
+from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.words import STANDARD, join_words
 
 MEDIA = "pictures are given as image=..., sound as audio=..."
@@ -138,7 +138,7 @@ def encode(
     specials: bool = True,
     extra: int = 0,
 ) -> Sample:
-    """Tokenize one text or pair.
+    """Tokenize one text or pair. Half a character (a lone surrogate) is read as U+FFFD, with a warning.
 
     Raises:
         ValueError: If the text is empty, or longer than `limit` without `truncation`.
@@ -147,26 +147,29 @@ def encode(
         raise ValueError("text is empty: give at least one word")
     if text_pair is not None and not text_pair.strip():
         raise ValueError("text_pair is empty: give at least one word, or leave it out")
+    warnings = []
+    texts = [one for one in (text, text_pair) if one is not None]
+    pair = tuple(map(well_formed, texts))
+    if sum(one.count(UNKNOWN) for one in pair) > sum(one.count(UNKNOWN) for one in texts):
+        warnings.append(f"half characters (lone surrogates) in the text are read as {UNKNOWN}")
+    given = tuple(None if one is None else [*map(well_formed, one)] for one in (words, pair_words))
     fast = bool(getattr(tokenizer, "is_fast", False))
     arguments: dict[str, Any] = {"add_special_tokens": specials, "verbose": False, "padding": False}
     if fast:
         arguments["return_offsets_mapping"] = True
     with borrowed_tokenizer(tokenizer):
-        pair = (text,) if text_pair is None else (text, text_pair)
         encoded = tokenizer(*pair, **arguments, truncation=False)
         whole = len(encoded["input_ids"])
-        warning = ""
         if limit is not None and whole > limit:
             if not truncation:
                 raise too_long(whole, limit, extra)
-            warning = f"text cut from {whole} to {limit} tokens"
+            warnings.append(f"text cut from {whole} to {limit} tokens")
             encoded = tokenizer(*pair, **arguments, truncation=True, max_length=limit)
     ids = list(encoded["input_ids"])
     if not ids:
         raise ValueError(f"text {text!r} has no tokens in this tokenizer")
     types = encoded.get("token_type_ids")
     shown = text_of_ids(tokenizer, ids)
-    given = (words, pair_words)
     if fast:
         ends = {"bos", "eos", "cls", "sep", "pad"}
         outer = {getattr(tokenizer, f"{name}_token_id", None) for name in ends} - {None}
@@ -183,7 +186,7 @@ def encode(
         shown = Text(shown.tokens, tuple(offsets), apart, segment, pair, given)
     elif words is not None or pair_words is not None or text_pair is not None:
         shown = _aligned(shown, tokenizer, pair, given)
-    return Sample(ids, shown, None if types is None else list(types), warning=warning)
+    return Sample(ids, shown, None if types is None else list(types), warning="; ".join(warnings))
 
 
 def _segments(sides: Sequence[int | None]) -> tuple[int, ...]:
@@ -242,7 +245,7 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
     Raises:
         ValueError: If there are no ids, or they are no integers in this shape.
     """
-    table = torch.as_tensor(ids)
+    table = _table(ids, "input_ids")
     if not table.numel():
         raise ValueError("input_ids are empty: give at least one token")
     if table.dim() not in (1, 2) or table.is_floating_point() or table.dtype == torch.bool:
@@ -251,12 +254,33 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
             f"{MEDIA}"
         )
     single = table.dim() == 1
+    kept = torch.ones_like(table) if mask is None else _table(mask, "attention_mask")
+    if [n for n in kept.shape if n > 1] != [n for n in table.shape if n > 1]:
+        raise ValueError(
+            f"attention_mask is {list(kept.shape)}, and input_ids are {list(table.shape)}: give one number "
+            "for each id, 0 where it is padding"
+        )
     table = table.reshape(1, -1) if single else table
-    kept = torch.ones_like(table) if mask is None else torch.as_tensor(mask).reshape(table.shape)
-    rows = [row[keep.bool()].tolist() for row, keep in zip(table.cpu(), kept.cpu(), strict=True)]
-    if not rows or not all(rows):
-        raise ValueError("input_ids are empty: give at least one token")
+    rows = [row[keep.bool()].tolist() for row, keep in zip(table, kept.reshape(table.shape), strict=True)]
+    if not all(rows):
+        raise ValueError(f"attention_mask hides every token of row {rows.index([])}: give at least one token")
     return rows, single or len(rows) == 1
+
+
+def _table(values: Any, argument: str) -> Tensor:
+    """Return what was given as a tensor on the CPU, or say what is no number in it."""
+    try:
+        return torch.as_tensor(values).to_dense().cpu()
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+    ) as error:  # NotImplementedError is one as well
+        raise ValueError(
+            f"{argument} must be integers [token] or [batch, token], rows of one length, not {values!r:.80} "
+            f"({error})"
+        ) from error
 
 
 def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation: bool, extra: int) -> Sample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -135,8 +136,18 @@ class Pass:
 
 
 def forward_parameters(model: Any) -> frozenset[str]:
-    """Return the names a model's forward takes (those of the base model inside a PEFT wrapper)."""
-    return frozenset(inspect.signature(unpeft(model).forward).parameters)
+    """Return the names a model's forward takes (those of the base model inside a PEFT wrapper).
+
+    Raises:
+        UnsupportedModelError: If it does not say, as TorchScript does not.
+    """
+    try:
+        return frozenset(inspect.signature(unpeft(model).forward).parameters)
+    except ValueError as error:
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: its forward has no signature, as in "
+            f"TorchScript; pass the model that it was made from. {ELSEWHERE}"
+        ) from error
 
 
 def unpeft(model: Any) -> Any:
@@ -173,6 +184,15 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             else "it does not know registered attention"
         )
         return _returned(model, inputs, options, reason)
+    except TypeError as error:
+        refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if refused is None or refused[1] not in {**inputs, **options}:
+            raise
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
+            f"{refused[1]!r}, which the models of transformers do. aw.trace_module(module, numbers) explains "
+            f"what any module makes of numbers. {ELSEWHERE}"
+        ) from error
     if not session.calls:
         return _returned(
             model, inputs, options, "it computes attention outside transformers' attention interface"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
-from attnwidgets.tracing.recording.batch import collate, traces_of
+from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, quietly, unwrap
+from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
     Sample,
@@ -29,6 +31,7 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
+from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.trace import Trace, byte_budget
 
@@ -94,9 +97,8 @@ def trace(
         TypeError: For an unknown keyword or a model that is none.
     """
     refuse_unknown("trace", unknown, [n for n in inspect.signature(trace).parameters if n != "unknown"])
-    if max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens must be 0 or more, not {max_new_tokens}")
     _require_text(text)
+    _require_count(max_new_tokens)
     rule = STANDARD
     if isinstance(words, str):
         require_rule(words)
@@ -109,6 +111,8 @@ def trace(
         encoded = text if isinstance(text, Mapping) else {"input_ids": text}
         input_ids, text = encoded["input_ids"], None
         attention_mask = encoded.get("attention_mask") if attention_mask is None else attention_mask
+    if text_pair is not None and text is None and words is None:
+        raise ValueError("text_pair is the second text of a pair: give the first as text or words")
     samples, single = _samples(
         inner,
         reader,
@@ -132,6 +136,12 @@ def _require_text(text: Any) -> None:
     if text is not None and not isinstance(text, (str, Sequence)) and not _is_ids(text):
         message = f"text must be a string, a list of them, or token ids, not a {type(text).__name__}; {MEDIA}"
         raise TypeError(message)
+
+
+def _require_count(new: Any) -> None:
+    """Raise a ValueError for a number of new tokens that is none."""
+    if not isinstance(new, Integral) or new < 0:
+        raise ValueError(f"max_new_tokens must be a whole number, 0 or more, not {new!r}")
 
 
 def _is_ids(text: Any) -> bool:
@@ -216,7 +226,7 @@ def _samples(
     if image is not None:
         if text is not None and not isinstance(text, str):
             raise ValueError("text beside an image must be one string")
-        return [image_sample(tokenizer, image, text)], True
+        return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
     if audio is not None:
         return [audio_sample(tokenizer, audio, rate)], True
     if not given:
@@ -225,8 +235,8 @@ def _samples(
     limit = _limit(model, reader, room)
     if ids is not None:
         rows, single = id_rows(ids, mask)
+        require_known(model, reader, "input_ids", rows)
         samples = [ids_sample(reader, row, limit=limit, truncation=truncation, extra=room) for row in rows]
-        _check_ids(model, samples)
         return samples, single
     if reader is None:
         raise ValueError(
@@ -272,22 +282,6 @@ def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: M
     return encode(reader, text or "", text_pair=pair, words=first, pair_words=second, **options)
 
 
-def _check_ids(model: Any, samples: Sequence[Sample]) -> None:
-    """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
-    try:
-        embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    except NotImplementedError:
-        # Models of two towers have no one table.
-        embedding = None
-    size = getattr(embedding, "num_embeddings", None)
-    for sample in samples:
-        for i in sample.ids or ():
-            if i < 0 or (size is not None and i >= size):
-                raise ValueError(
-                    f"input_ids hold {i}, and the model's vocabulary has ids 0 to {(size or 0) - 1}"
-                )
-
-
 def _run(
     model: Any,
     given: Any,
@@ -298,6 +292,7 @@ def _run(
     budget: int,
 ) -> list[Trace]:
     """Generate where asked to, then record batch by batch."""
+    _require_weights(model)
     reader = text_tokenizer(tokenizer)
     size = BATCH if all(not sample.others for sample in samples) else 1
     starts = range(0, len(samples), size)
@@ -311,6 +306,19 @@ def _run(
             inputs = collate(twin, reader, part)
             traces += traces_of(twin, given, tokenizer, part, inputs, record(twin, inputs), budget)
     return traces
+
+
+def _require_weights(model: nn.Module) -> None:
+    """Raise a ValueError where weights were never loaded; offloaded ones come when they are needed."""
+    modules = list(model.modules())
+    if any(hasattr(module, "_hf_hook") for module in modules):
+        return
+    empty = next((name for name, weights in model.named_parameters() if weights.is_meta), None)
+    if empty is not None:
+        raise ValueError(
+            f"{type(model).__name__} has no weights: {empty} is on the meta device, which keeps shapes only. "
+            "Load the model with from_pretrained, outside of torch.device('meta')"
+        )
 
 
 def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
@@ -329,17 +337,16 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
         if target is not None:
             ids += [
                 i
-                for i in reader(text_target=target)["input_ids"]
+                for i in reader(text_target=well_formed(target))["input_ids"]
                 if i != getattr(reader, "eos_token_id", None)
             ]
         elif new:
-            ids = _generate(model, reader, sample, new)
-            boundary = 1
+            ids, boundary = _generate(model, reader, sample, new)
         return replace(sample, decoder_ids=ids, decoder_text=text_of_ids(reader, ids, boundary))
     if not new:
         return sample
     prompt = list(sample.ids or ())
-    ids = _generate(model, reader, sample, new)
+    ids, _ = _generate(model, reader, sample, new)
     if not prompt or len(ids) <= len(prompt):
         return sample
     shown = text_of_ids(reader, ids, len(prompt))
@@ -347,8 +354,8 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
     return replace(sample, ids=ids, text=shown, types=types)
 
 
-def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:
-    """Return the ids of a greedy generation: prompt and continuation, or the decoder's side."""
+def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[int], int]:
+    """Return the ids of a greedy generation: prompt and continuation, or the decoder's side and its begin."""
     if not can_generate(model):
         raise ValueError(
             f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; "
@@ -358,20 +365,11 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> list[int]:
     inputs = collate(model, reader, [prompt])
     if "input_ids" in inputs:
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
+    options = greedy(model, new)
+    options.return_dict_in_generate = True
+    # There are as many as tokens were written: what a decoder begins with only its model knows.
+    options.output_logits = "decoder_input_ids" in forward_parameters(model)
     with quietly():
-        produced = model.generate(**inputs, generation_config=greedy(model, new))
-    produced = getattr(produced, "sequences", produced)
-    return [int(i) for i in produced[0]]
-
-
-def greedy(model: Any, new: int) -> Any:
-    """Return a model's options for greedy generation, so that the same call gives the same text."""
-    options = copy.deepcopy(model.generation_config)
-    # Sampling options would only cause warnings.
-    options.do_sample, options.num_beams, options.max_length = False, 1, None
-    options.temperature = options.top_p = options.top_k = options.typical_p = None
-    options.max_new_tokens = new
-    if options.pad_token_id is None:
-        ends = options.eos_token_id
-        options.pad_token_id = ends[0] if isinstance(ends, list) else ends if ends is not None else 0
-    return options
+        produced = model.generate(**inputs, generation_config=options)
+    ids = [int(i) for i in produced.sequences[0]]
+    return ids, len(ids) - len(produced.logits or ())

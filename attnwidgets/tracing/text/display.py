@@ -13,11 +13,25 @@ if TYPE_CHECKING:
 SPACE, NEWLINE, TAB, RETURN = "␣", "↵", "⇥", "␍"
 CONTINUED = "⋯"
 """Stands for a token that holds only later bytes of a character shown whole at the token before."""
+UNKNOWN = "\ufffd"
+"""Stands for half a character."""
 _VISIBLE = str.maketrans(
     {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
 )
 _ZWJ = "\u200d"
 _JOINED = "##"
+
+
+def well_formed(text: str) -> str:
+    """Return text that can be encoded: halves of a character are joined, and `UNKNOWN` stands for a lone one.
+
+    Surrogates come from JSON, from file names and from texts that were cut between them.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def visible(text: str) -> str:
@@ -115,7 +129,7 @@ def piece(token: str, scheme: str, *, first: bool = False) -> Piece:
         text = token.replace("</w>", " ")
     elif scheme == "wordpiece" and token.startswith(_JOINED) and len(token) > len(_JOINED):
         text = token.removeprefix(_JOINED)
-    return Piece(token, text.encode("utf-8", "replace"))
+    return Piece(token, well_formed(text).encode())
 
 
 def pieces_of(tokens: Sequence[str], special: Sequence[bool], scheme: str) -> list[Piece]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets.tracing.text.display import well_formed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -34,6 +36,9 @@ class Unit:
     grid: tuple[int, int] | None = None
     times: tuple[tuple[float, float], ...] | None = None
     rule: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(map(well_formed, self.labels)))
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -67,6 +72,8 @@ class TokenAxis:
     text: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", tuple(map(well_formed, self.tokens)))
+        object.__setattr__(self, "text", well_formed(self.text))
         object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
         if not self.segment:
             object.__setattr__(self, "segment", (0,) * len(self.tokens))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.wire.jobs import Job, Jobs
+from attnwidgets.views.wire.requests import fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,12 +66,15 @@ class Questions:
 
     def receive(self, content: Any) -> None:
         """Take in what the browser sent; what is no question is left alone."""
-        if not isinstance(content, dict):
+        if not isinstance(content, dict) or content.get("kind") not in ("cancel", "ask"):
             return
-        if content.get("kind") == "cancel":
-            self._jobs.cancel(content.get("job"))
-        elif content.get("kind") == "ask":
-            number, name, args = content.get("id"), str(content.get("topic")), content.get("args") or {}
+        told = fault(content)
+        if told is not None:
+            self._send(told, ())
+        elif content["kind"] == "cancel":
+            self._jobs.cancel(content["job"])
+        else:
+            number, name, args = content.get("id"), content["topic"], content.get("args") or {}
             topic = self._topics.get(name)
             if topic is not None and topic.runs_model:
                 self._jobs.submit(

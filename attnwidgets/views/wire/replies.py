@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.views.wire.requests import fault
 from attnwidgets.views.wire.thumbnails import thumbnails
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def reply(request: dict[str, Any], source: Callable[[str], Source]) -> Answer:
         request: What the browser sent; "kind" names what is asked for.
         source: Returns the source of a name; LookupError where it is shown no more.
     """
+    told = fault(request)
+    if told is not None:
+        return told, []
     kind, number = request["kind"], request.get("id")
     if kind == "ping":
         return {"kind": "pong", "id": number}, []

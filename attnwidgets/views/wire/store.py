@@ -16,6 +16,7 @@ from attnwidgets.views.wire.header import describe, looked_at
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.wire.replies import reply, words
+from attnwidgets.views.wire.requests import fault
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.same import divides, in_unit, is_special, same, units_of
 from attnwidgets.views.wire.sources import Source
@@ -310,7 +311,9 @@ class TileStore(SharedModel):
             self.send(reply, list(buffers))
 
     def _answer(self, _: object, content: Any, __: object) -> None:
-        if not isinstance(content, dict) or "kind" not in content:
+        told = fault(content)
+        if told is not None:
+            self._reply(told)
             return
         kind, number = content["kind"], content.get("id")
         if kind == "cancel":
