@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Listener = Callable[[nn.Module, Tensor], None]
 
 _EAGER_MAPS = 4  # what eager attention holds of a layer: scores, with mask, in and after the softmax
-_COMPARED = 2**22  # numbers that are compared at a time
+_COMPARED = 2**20  # numbers that are compared at a time
 ELSEWHERE = "Its numbers from elsewhere can be shown with aw.from_attentions(attentions, tokens)."
 _proved: set[tuple[object, ...]] = set()
 
@@ -288,7 +288,8 @@ def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:
     for name in ("decoder_attention_mask", "attention_mask"):
         mask = inputs.get(name)
         if isinstance(mask, torch.Tensor) and output.dim() > mask.dim() and mask.shape == output.shape[:2]:
-            return mask.bool().to(output.device)
+            # Logits are large: without padding they are not copied.
+            return slice(None) if mask.all() else mask.bool().to(output.device)
     return slice(None)
 
 
