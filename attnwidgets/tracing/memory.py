@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.room import free_bytes, is_forced, out_of_memory, room_for
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch import nn
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 _MAPS_HELD = 2  # attention weights, and what the softmax or the next product keeps of them
 _MAPS_KEPT = 5  # where they are kept: gradients by them, and copies of both in float64
 _SLACK = 1.25  # the estimate is rough: what is refused lies well above it
+_MASKS = 3  # of eager attention [query, key]: as numbers, as truth values, and of sliding windows
+_LOGITS = 3  # the recorded ones, those of the plain pass that proves them, and the trace's own
+_STATES = 8  # of a token and layer: hidden states, norms, queries, keys, values
 _SHARE = 0.5  # of the free memory that inputs which run together may take
 
 
@@ -50,16 +54,57 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
     return n_tokens, widths, maps, max(size, 4)
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Return how much memory a device has left; None where it does not say."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    table = Path("/proc/meminfo")
-    if device.type != "cpu" or not table.exists():
-        return None
-    lines = dict(line.split(":", 1) for line in table.read_text().splitlines() if ":" in line)
-    return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
+def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
+    """Return about how many bytes a recorded pass takes: what is kept of it, and what it holds meanwhile.
+
+    Weights are gone through in blocks of queries, so that they hardly count. 0 for what is no text.
+    """
+    batch, n_tokens, config = _text_of(model, inputs)
+    if not n_tokens:
+        return 0
+    layers, width = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size"))
+    try:
+        vocabulary = int(model.get_output_embeddings().weight.shape[0])
+    except (AttributeError, NotImplementedError):  # no model of language
+        vocabulary = 0
+    kept = 2 * layers * width
+    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + _MASKS * n_tokens**2
+    return batch * numbers * _number_bytes(model)
+
+
+def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
+    """Return about how many bytes a pass takes that returns its attention: all layers' weights at once."""
+    batch, n_tokens, config = _text_of(model, inputs)
+    counts = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "num_attention_heads"))
+    layers, heads = counts
+    return batch * heads * n_tokens**2 * (layers + _MAPS_HELD) * _number_bytes(model)
+
+
+def _text_of(model: Any, inputs: Mapping[str, Any]) -> tuple[int, int, Any]:
+    """Return how many texts are read, the tokens of the longest, and the config of what reads them."""
+    ids = [inputs[name] for name in ("input_ids", "decoder_input_ids") if name in inputs]
+    config = getattr(model, "config", None)
+    found = config.get_text_config() if config is not None and hasattr(config, "get_text_config") else config
+    sizes = [tuple(given.shape) for given in ids if isinstance(given, torch.Tensor)]
+    return max((size[0] for size in sizes), default=0), max((size[-1] for size in sizes), default=0), found
+
+
+def _number_bytes(model: nn.Module) -> int:
+    floats = (parameter for parameter in model.parameters() if parameter.is_floating_point())
+    return max(4, next(floats, torch.zeros(())).element_size())
+
+
+@contextmanager
+def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Raise ValueError with what to do where a recorded pass cannot fit, before it runs or when it fails."""
+    batch, n_tokens, _ = _text_of(model, inputs)
+    length = f" of {n_tokens:,} tokens" if n_tokens else ""
+    purpose = f"a trace{length} by {type(model).__name__}"
+    purpose += f", {batch} texts at once," if batch > 1 else ""
+    shorter = "a shorter text (truncation=True cuts one to what the model reads), or " if n_tokens else ""
+    remedy = f"Take {shorter}a device with more memory"
+    with room_for(purpose, recording_bytes(model, inputs), device_of(model), remedy):
+        yield
 
 
 def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True) -> int:
@@ -71,7 +116,7 @@ def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True)
         wanted: The most.
         graph: Whether each keeps its pass for the way back.
     """
-    free = free_bytes(_device(model))
+    free = free_bytes(device_of(model))
     if free is None:
         return wanted
     need = graph_bytes(model, trace) if graph else pass_bytes(model, trace)
@@ -105,8 +150,8 @@ def room_for_pass(
         need = graph_bytes(model, trace, batch, maps_kept=maps_kept)
     else:
         need = pass_bytes(model, trace, batch)
-    free = free_bytes(_device(model))
-    if free is not None and need > _SLACK * free:
+    free = free_bytes(device_of(model))
+    if free is not None and need > _SLACK * free and not is_forced():
         raise ValueError(too_long(model, trace, purpose, batch, need, free))
     with told_what_to_do(model, trace, purpose, batch, need):
         yield
@@ -120,14 +165,14 @@ def told_what_to_do(
     try:
         yield
     except RuntimeError as error:
-        # torch.OutOfMemoryError on accelerators; on a processor the allocator's own words.
-        if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+        if out_of_memory(error):
             need = graph_bytes(model, trace, batch) if need is None else need
             raise ValueError(
-                too_long(model, trace, purpose, batch, need, free_bytes(_device(model)))
+                too_long(model, trace, purpose, batch, need, free_bytes(device_of(model)))
             ) from error
         raise
 
 
-def _device(model: nn.Module) -> torch.device:
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of a model's first parameter."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

@@ -14,6 +14,7 @@ from torch import nn
 
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
+from attnwidgets.tracing.memory import room_to_record
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.generation import greedy
@@ -31,6 +32,7 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
+from attnwidgets.tracing.room import forced
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.trace import Trace, byte_budget
@@ -56,6 +58,7 @@ def trace(
     max_new_tokens: int = 0,
     truncation: bool = False,
     memory: str | int = "1GB",
+    force: bool = False,
     **unknown: object,
 ) -> Any:
     """Run a model once and record its attention; the model and tokenizer come back exactly as they were.
@@ -84,6 +87,7 @@ def trace(
         truncation: Cut a text that is too long (`trace.warning` says so) instead of refusing it.
         memory: Bytes of attention weights a trace may keep; what does not fit is computed again when asked
             for.
+        force: Run a text that takes more memory than is free, too.
         unknown: Refused, with the nearest keyword.
 
     Returns:
@@ -91,7 +95,7 @@ def trace(
 
     Raises:
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
-            model.
+            model or the free memory (names what it takes and what is free).
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
             works).
         TypeError: For an unknown keyword or a model that is none.
@@ -127,7 +131,8 @@ def trace(
         room=max_new_tokens,
     )
     samples = [replace(sample, rule=rule) for sample in samples]
-    traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
+    with forced(force):
+        traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
     return traces[0] if single else traces
 
 
@@ -304,7 +309,9 @@ def _run(
                 for sample in samples[start : start + size]
             ]
             inputs = collate(twin, reader, part)
-            traces += traces_of(twin, given, tokenizer, part, inputs, record(twin, inputs), budget)
+            with room_to_record(twin, inputs):
+                done = record(twin, inputs)
+            traces += traces_of(twin, given, tokenizer, part, inputs, done, budget)
     return traces
 
 
