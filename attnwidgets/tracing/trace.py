@@ -16,9 +16,10 @@ import torch
 from attnwidgets._errors import quoted, suggest
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError, attention_weights
+from attnwidgets.tracing.rows import BLOCK_BYTES, blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.difference import Difference
     from attnwidgets.tracing.predictions import Prediction
     from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.rows import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -48,6 +50,9 @@ def byte_budget(memory: str | int) -> int:
 MAPS = 4
 """Dimensions of attention weights: [batch, head, query, key]."""
 
+_HEADS, _QUERIES = -3, -2
+_HIDDEN = -1e30  # far below any score: a softmax makes exactly 0 of it
+
 
 class Layer(Protocol):
     """One layer of one stream: where its weights come from."""
@@ -60,8 +65,8 @@ class Layer(Protocol):
     def dtype(self) -> torch.dtype:
         """What the weights are kept in: float64 where they were computed in it, else float32."""
 
-    def weights(self) -> Tensor:
-        """Return [head, query, key] on the CPU."""
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key] on the CPU, of some heads and queries where they are given."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +111,56 @@ class RecordedLayer:
         """Return mask, scaling, softcap and position bias of the call, this sample's part of them."""
         return {name: self._part(value) for name, value in self.call.settings.items()}
 
-    def weights(self) -> Tensor:
-        """Return [head, query, key] on the CPU, computed on the device of the model."""
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key] on the CPU, computed on the device of the model.
+
+        Of some heads and queries only their scores are computed, with the same bits as in the whole layer
+        (on a processor, in float32 and half precision; see `rows.to_compute`).
+        """
+        n_heads, n_queries, _ = self.shape
+        some = positions(heads, n_heads, "head")
+        rows = positions(queries, n_queries, "query")
         if self.call.weights is not None:
-            kept = self.call.weights[self.sample, :, : self.queries, : self.keys]
-        else:
-            query, key = (states.unsqueeze(0) for states in self.query_key())
-            with torch.no_grad():
-                kept = attention_weights(query, key, **self.settings())[0]
-        return kept.to("cpu", self.dtype)
+            changed = self.call.weights[self.sample, :, : self.queries, : self.keys]
+            return changed[some][:, rows].to("cpu", self.dtype)
+        query, key = self.query_key()
+        computed, place = to_compute(rows, n_queries)
+        settings = {
+            name: _of(_of(added, some, _HEADS), computed, _QUERIES) for name, added in self.settings().items()
+        }
+        if heads is not None:
+            shared = n_heads // len(key)
+            key = key[[head // shared for head in numbers(some)]]
+        with torch.no_grad():
+            kept = attention_weights(query[some][None, :, computed], key[None], **settings)[0]
+        return kept[:, place].to("cpu", self.dtype)
+
+    def hides_later_keys(self) -> bool:
+        """Return whether the mask alone proves that no query reads a later key; False where it does not.
+
+        What is added to a later key then is far below what is added to some earlier one, so that its weight
+        is exactly 0.
+        """
+        settings = self.settings()
+        given = (settings.get(name) for name in ("position_bias", "mask"))
+        added = [part for part in given if isinstance(part, torch.Tensor)]
+        if self.call.weights is not None or not added:
+            return False
+        for rows in blocks(self.queries, sum(part[..., :1, :].nbytes for part in added)):
+            total = sum(_of(part, rows, _QUERIES).detach().float() for part in added)
+            here = torch.arange(rows.start, rows.stop, device=total.device)
+            later = torch.arange(self.keys, device=total.device) > here[:, None]
+            hidden = total.masked_fill(~later, -torch.inf).amax() <= _HIDDEN
+            if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < _HIDDEN / 10).any():
+                return False
+        return True
+
+
+def _of(added: Any, chosen: list[int] | slice, axis: int) -> Any:
+    """Return what is added to some heads or queries; an axis of one is for all of them."""
+    if not isinstance(added, torch.Tensor) or added.dim() < -axis or added.shape[axis] == 1:
+        return added
+    return added[..., chosen, :] if axis == _QUERIES else added[..., chosen, :, :]
 
 
 @dataclass(frozen=True)
@@ -134,9 +180,11 @@ class GivenLayer:
         """What the weights are kept in: float64 where they were given in it, else float32."""
         return kept_dtype(self.given.dtype)
 
-    def weights(self) -> Tensor:
-        """Return [head, query, key] on the CPU."""
-        return self.given.detach().to("cpu", self.dtype)
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key] on the CPU, of some heads and queries where they are given."""
+        n_heads, n_queries, _ = self.shape
+        some = self.given.detach()[positions(heads, n_heads, "head")]
+        return some[:, positions(queries, n_queries, "query")].to("cpu", self.dtype)
 
 
 @dataclass(frozen=True)
@@ -299,6 +347,59 @@ class Trace:
                 held -= self._kept.popitem(last=False)[1].nbytes
             return weights
 
+    def attention_rows(
+        self, layer: int, heads: Chosen = None, queries: Chosen = None, stream: str | None = None
+    ) -> Tensor:
+        """Return attention of some heads and queries [head, query, key] in `dtype` on the CPU.
+
+        Equal to `attention_layer(layer)[heads][:, queries]`, but where that layer is not kept only these rows
+        are computed: one row of one head takes time and memory in proportion to the number of keys. Do not
+        write into it.
+
+        Args:
+            layer: Number of the layer; negative ones count from the last.
+            heads: Numbers of heads in the order wanted, or a slice; all by default.
+            queries: Numbers of queries in the order wanted, or a slice; all by default.
+            stream: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
+
+        Raises:
+            IndexError: If the layer, a head or a query is out of range; the message names the range.
+            ValueError: If the stream is unknown.
+        """
+        name = self.default_stream if stream is None else stream
+        found = self._stream(name)
+        at = (name, self._index(layer, name))
+        with self._lock:
+            kept = self._kept.get(at)
+            if kept is not None:
+                self._kept.move_to_end(at)
+        source = found.layers[at[1]] if kept is None else GivenLayer(kept)
+        return source.weights(heads, queries).to(getattr(torch, self.dtype))
+
+    def attention_blocks(
+        self, layer: int, stream: str | None = None, heads: Chosen = None, limit: int = BLOCK_BYTES
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Go through a layer's attention in blocks of queries; only one block is in memory at a time.
+
+        Args:
+            layer: Number of the layer.
+            stream: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
+            heads: Numbers of heads, or a slice; all by default.
+            limit: Bytes of a block; one of 16 queries may be larger.
+
+        Yields:
+            Which queries, and their weights [head, query, key].
+
+        Raises:
+            IndexError: If the layer or a head is out of range; the message names the range.
+            ValueError: If the stream is unknown.
+        """
+        n_heads, queries, keys = self._stream(stream).layers[self._index(layer, stream)].shape
+        some = len(numbers(positions(heads, n_heads, "head")))
+        size = getattr(torch, self.dtype).itemsize
+        for rows in blocks(queries, some * keys * size, limit):
+            yield rows, self.attention_rows(layer, heads, rows, stream)
+
     def query_key(self, layer: int, stream: str | None = None) -> tuple[Tensor, Tensor]:
         """Return a layer's queries [head, query, dim] and keys [kv head, key, dim], after rotary embedding.
 
@@ -327,19 +428,35 @@ class Trace:
         return found
 
     def is_causal(self, stream: str | None = None) -> bool:
-        """Return whether no query reads a later key, in the first and the last layer."""
+        """Return whether no query reads a later key, in the first and the last layer; no layer is built."""
         name = self.default_stream if stream is None else stream
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
-                count = self.n_layers(name)
-                ends = {0, count - 1} if len(query) == len(key) and len(query) > 1 else set()
-                self._causal[name] = bool(ends) and all(
-                    not torch.triu(self.attention_layer(layer, name), diagonal=1).any() for layer in ends
-                )
+                ends = {0, self.n_layers(name) - 1} if len(query) == len(key) and len(query) > 1 else set()
+                reads = [self._reads(layer, name) for layer in ends]
                 # Of nothing but zeros nobody can tell.
-                self._causal[name] &= any(bool(self.attention_layer(layer, name).any()) for layer in ends)
+                self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
             return self._causal[name]
+
+    def _reads(self, layer: int, stream: str) -> tuple[bool, bool]:
+        """Return whether a layer's queries read any key, and whether any reads a later one."""
+        found = self._stream(stream).layers[layer]
+        if isinstance(found, RecordedLayer) and found.hides_later_keys():
+            return True, False
+        some = False
+        # Small blocks: where later keys are read at all, the first queries do.
+        for rows, weights in self.attention_blocks(layer, stream, limit=2**20):
+            if torch.triu(weights, diagonal=rows.start + 1).any():
+                return True, True
+            some = some or bool(weights.any())
+        return some, False
+
+    def rows_sum_to_one(self, stream: str | None = None) -> bool | None:
+        """Return True where weights are what a softmax returned; None where only the numbers can tell."""
+        layers = self._stream(stream).layers
+        own = all(isinstance(layer, RecordedLayer) and layer.call.weights is None for layer in layers)
+        return True if own else None
 
     def is_signed(self, stream: str | None = None) -> bool:
         """Return whether a weight may be negative: a model's own are shares."""
