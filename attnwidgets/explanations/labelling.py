@@ -93,4 +93,5 @@ def _renamed(found: MixingMap | Attributions, common: dict[str, Any]) -> Explana
     axes = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
     facts = ("causal", "stochastic", "signed")
     arguments = {name: getattr(found, name) for name in axes} | {name: found.known(name) for name in facts}
+    arguments["row_fn"] = found.rows if found.knows_rows else None
     return MixingMap.lazy(found.layer, **arguments, keep=False, **kept)

@@ -9,16 +9,20 @@ import numpy as np
 
 from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.explanation import Explanation
-from attnwidgets.explanations.reductions import reduce_first
+from attnwidgets.explanations.reductions import Reduction, reduce_first
 from attnwidgets.explanations.selecting import listed, position, spoken_range
 from attnwidgets.explanations.vectors import chosen
+from attnwidgets.tracing.rows import BLOCK_BYTES, blocks, numbers, positions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from attnwidgets.explanations.attributions import Attributions
     from attnwidgets.explanations.vectors import Scheme, Vector
     from attnwidgets.tracing.text.units import TokenAxis, Unit
+
+    RowFunction = Callable[[int, Sequence[int] | None, Sequence[int]], Any]
+    """Takes a layer's number, numbers of heads (None: all) and of queries; returns [head?, query, key]."""
 
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
 
@@ -44,6 +48,7 @@ class Layered(Explanation):
 
     _lock: threading.RLock
     _compute: Callable[[int], Any]
+    _rows: RowFunction | None
     _cache: dict[int, Array]
     _keep: bool
     _facts: dict[str, bool]
@@ -65,6 +70,7 @@ class Layered(Explanation):
         unit: str,
         runs_model: bool = False,
         on_demand: bool = False,
+        rows: RowFunction | None = None,
         base: Layered | None = None,
         **common: Any,
     ) -> None:
@@ -88,6 +94,7 @@ class Layered(Explanation):
             _base=base,
             _done=set(),
             _compute=compute,
+            _rows=rows,
             _keep=keep,
             _cache={},
             _lock=threading.RLock(),
@@ -192,8 +199,85 @@ class Layered(Explanation):
                     self._done.add(number)
         return found
 
-    def _checked(self, number: int, array: Array) -> Array:
-        expected = self.shape[1:]
+    @property
+    def knows_rows(self) -> bool:
+        """Whether some rows of some heads are computed without the rest of their layer: see `rows`."""
+        return self._rows is not None
+
+    def rows(
+        self, layer: int, heads: Iterable[int] | None = None, queries: Iterable[int] | slice | None = None
+    ) -> Array:
+        """Return some rows of some heads [head?, query, key] (read-only).
+
+        What `layer(layer)` has there; where `knows_rows` and that layer is not kept, only these rows are
+        computed. Any other map computes and keeps the layer.
+
+        Args:
+            layer: Original layer number; negative ones count from the last.
+            heads: Original head numbers in the order wanted; all by default. Not taken without a head axis.
+            queries: Rows in the order wanted, or a slice; all by default.
+
+        Raises:
+            IndexError: Where the map has no such layer, head or row.
+        """
+        number = self.layers[position(layer, self.layers, "layer")]
+        rows = positions(queries, self.shape[-2], "query")
+        if heads is not None and self.heads is None:
+            message = "heads cannot be chosen: this map has no head axis."
+            raise IndexError(message)
+        known = self.heads or ()
+        some = None if heads is None else [position(head, known, "head") for head in heads]
+        if self._rows is not None and number not in self._cache:
+            wanted = None if some is None else [known[place] for place in some]
+            found = as_floats(self._rows(number, wanted, numbers(rows)), self.dtype)
+            return self._checked(number, found, len(numbers(rows)))
+        whole = self.layer(number)
+        if some is not None:
+            present = [position(known[place], known[: len(whole)], "head") for place in some]
+            whole = whole[present[0] : present[0] + 1] if len(present) == 1 else whole[present]
+        return read_only(whole[..., rows, :])
+
+    def blocks(
+        self, layer: int, heads: Iterable[int] | None = None, limit: int = BLOCK_BYTES
+    ) -> Iterator[tuple[slice, Array]]:
+        """Go through a layer in blocks of rows; where `knows_rows`, only one block is in memory at a time.
+
+        Args:
+            layer: Original layer number.
+            heads: Original head numbers; all by default.
+            limit: Bytes of a block; one of 16 rows may be larger.
+
+        Yields:
+            Which rows, and their values [head?, query, key].
+
+        Raises:
+            IndexError: Where the map has no such layer or head.
+        """
+        some = None if heads is None else list(heads)
+        held = self.layer(layer) if some is None and not self._large else None
+        for rows in blocks(self.shape[-2], self._row_bytes(some), limit):
+            yield rows, self.rows(layer, some, rows) if held is None else held[..., rows, :]
+
+    @property
+    def _large(self) -> bool:
+        """Whether a layer is better gone through in blocks than computed whole and kept."""
+        return self.knows_rows and self.shape[-2] * self._row_bytes() > BLOCK_BYTES
+
+    def _row_bytes(self, heads: Sequence[int] | None = None) -> int:
+        """Return the bytes of one row of some heads, by default of all."""
+        count = len((self.heads or (0,)) if heads is None else heads)
+        return count * self.shape[-1] * np.dtype(self.dtype).itemsize
+
+    def _over_heads(self, layer: int, how: Reduction, queries: Sequence[int] | None = None) -> Any:
+        """Return a layer reduced over heads [query, key], of some rows where they are given."""
+        if callable(how) or (queries is None and not self._large):
+            return reduce_first(self.layer(layer), how)
+        wanted = range(self.shape[-2]) if queries is None else queries
+        parts = blocks(len(wanted), self._row_bytes())
+        return np.concatenate([reduce_first(self.rows(layer, None, wanted[part]), how) for part in parts])
+
+    def _checked(self, number: int, array: Array, n_queries: int | None = None) -> Array:
+        expected = self.shape[1:] if n_queries is None else (*self.shape[1:-2], n_queries, self.shape[-1])
         # Layers may have different numbers of heads (pruned models); the map then counts the largest.
         fits = array.ndim == len(expected) and array.shape[-2:] == expected[-2:]
         if not fits or (self.heads is not None and not 1 <= len(array) <= len(self.heads)):
@@ -242,20 +326,18 @@ class Layered(Explanation):
                 message = f"layer is needed: this map has layers {spoken_range(self.layers)}."
                 raise ValueError(message)
             layer = self.layers[0]
-        found = self.layer(layer)
         if self.heads is None:
             if isinstance(head, int):
                 message = f"head {head} is out of range: this map has no head axis."
                 raise IndexError(message)
-            return found
-        if head is None and len(found) > 1:
+            return self.layer(layer)
+        if isinstance(head, str):
+            return as_floats(self._over_heads(layer, head), self.dtype)
+        if head is None and len(self.heads) > 1:
             heads = spoken_range(self.heads)
             message = f"head is needed: this map has heads {heads}; a number, 'mean', 'max' or 'sum'."
             raise ValueError(message)
-        if isinstance(head, str):
-            return as_floats(reduce_first(found, head), self.dtype)
-        place = 0 if head is None else position(head, self.heads[: len(found)], "head")
-        matrix: Array = found[place]
+        matrix: Array = self.rows(layer, [self.heads[0] if head is None else head])[0]
         return matrix
 
     def to_attributions(

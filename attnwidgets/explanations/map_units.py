@@ -6,6 +6,8 @@ import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.aggregation import (
     Groups,
@@ -17,10 +19,13 @@ from attnwidgets.explanations.aggregation import (
 )
 from attnwidgets.explanations.layered import Layered
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.rows import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from attnwidgets.explanations.arrays import Array
+    from attnwidgets.explanations.layered import RowFunction
     from attnwidgets.explanations.mixing_map import MixingMap
     from attnwidgets.tracing.text.units import TokenAxis, Unit
 
@@ -35,7 +40,13 @@ class ReadByUnits(Layered):
 
     @abstractmethod
     def _derive(
-        self, compute: Callable[[int], Any], step: str, *, by_layer: bool = True, **changes: Any
+        self,
+        compute: Callable[[int], Any],
+        step: str,
+        *,
+        rows: RowFunction | None = None,
+        by_layer: bool = True,
+        **changes: Any,
     ) -> MixingMap:
         """Return the map that `compute` makes of this one, layer by layer."""
 
@@ -86,9 +97,29 @@ class ReadByUnits(Layered):
         key = (
             query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
         )
+
+        def rows(number: int, heads: Sequence[int] | None, queries: Sequence[int]) -> Array:
+            """Return coarse rows: those of their pieces, a block at a time."""
+            members = [groups[0][query] for query in queries]
+            pieces = sum(map(len, members)) / max(1, len(members))
+            found = []
+            for part in blocks(len(members), int(pieces * self._row_bytes(heads))):
+                fine = [piece for group in members[part] for piece in group]
+                places = iter(range(len(fine)))
+                local = tuple(tuple(next(places) for _ in group) for group in members[part])
+                values = self.rows(number, heads, fine)
+                found.append(aggregate_map(values, local, [weights[piece] for piece in fine], groups[1]))
+            return np.concatenate(found, axis=-2)
+
+        def whole(number: int) -> Array:
+            if self._large:
+                return rows(number, None, range(len(groups[0])))
+            return aggregate_map(self.layer(number), groups[0], weights, groups[1])
+
         return self._derive(
-            lambda number: aggregate_map(self.layer(number), groups[0], weights, groups[1]),
+            whole,
             f"by {unit} (sum over key pieces, mean over query pieces)",
+            rows=rows,
             unit=unit,
             query=query,
             key=key,
@@ -108,7 +139,9 @@ class ReadByUnits(Layered):
         if query_unit.name == self.unit:
             message = f"unit {self.unit!r} is what this map is read by; give the new Unit another name."
             raise ValueError(message)
-        return self._derive(self.layer, "", query=query, key=key, keep=False).to(query_unit.name)
+        return self._derive(self.layer, "", rows=self.rows, query=query, key=key, keep=False).to(
+            query_unit.name
+        )
 
 
 def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.layered import RowFunction
 
 Index = int | Iterable[int] | slice | None
 
@@ -114,6 +115,7 @@ class MixingMap(ReadByUnits):
         keep: bool = True,
         runs_model: bool = False,
         on_demand: bool = False,
+        row_fn: RowFunction | None = None,
         method: str,
         **common: Any,
     ) -> Self:
@@ -133,6 +135,8 @@ class MixingMap(ReadByUnits):
             keep: Whether computed layers are kept here; False where `layer_fn` keeps them itself.
             runs_model: Whether `layer_fn` runs the model; maps derived from this one then do as well.
             on_demand: Whether `layer_fn` takes long without running the model.
+            row_fn: Where rows can be computed alone: takes an original layer number, original head numbers
+                (None: all) and numbers of queries, returns [head, query, key] of them.
             method: Name of the method.
             **common: stream, provenance, trace_id, warning, predictions: see `Explanation`.
         """
@@ -149,6 +153,7 @@ class MixingMap(ReadByUnits):
             keep=keep,
             runs_model=runs_model,
             on_demand=on_demand,
+            rows=row_fn,
             unit=unit,
             method=method,
             **common,
@@ -156,7 +161,13 @@ class MixingMap(ReadByUnits):
         return self
 
     def _derive(
-        self, compute: Callable[[int], Any], step: str, *, by_layer: bool = True, **changes: Any
+        self,
+        compute: Callable[[int], Any],
+        step: str,
+        *,
+        rows: RowFunction | None = None,
+        by_layer: bool = True,
+        **changes: Any,
     ) -> MixingMap:
         arguments: dict[str, Any] = {
             "query": self.query,
@@ -168,6 +179,7 @@ class MixingMap(ReadByUnits):
             "signed": self.known("signed"),
             "runs_model": self.runs_model,
             "on_demand": self.on_demand,
+            "row_fn": rows if self.knows_rows else None,
             "base": self if by_layer else None,
         }
         return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
@@ -191,7 +203,7 @@ class MixingMap(ReadByUnits):
         """
         layers = self.layers if layer is None else pick(layer, self.layers, "layer")
         if head is None:
-            return self._derive(self.layer, "", layers=layers, keep=False)
+            return self._derive(self.layer, "", rows=self.rows, layers=layers, keep=False)
         if self.heads is None:
             message = "head cannot be selected: this map has no head axis."
             raise IndexError(message)
@@ -202,7 +214,10 @@ class MixingMap(ReadByUnits):
             found = self.layer(number)
             return found[[position(item, all_heads[: len(found)], "head") for item in heads]]
 
-        return self._derive(some_heads, "", layers=layers, heads=heads, keep=False)
+        def rows(number: int, some: Sequence[int] | None, queries: Sequence[int]) -> Array:
+            return self.rows(number, heads if some is None else some, queries)
+
+        return self._derive(some_heads, "", rows=rows, layers=layers, heads=heads, keep=False)
 
     @overload
     def reduce(self, axis: Literal["head", "layer"], how: Reduction) -> MixingMap: ...
@@ -241,8 +256,10 @@ class MixingMap(ReadByUnits):
                 message = "this map has no head axis to reduce."
                 raise ValueError(message)
             return self._derive(
-                lambda number: self._same_matrix(reduce_first(self.layer(number), how), name),
+                lambda number: self._same_matrix(self._over_heads(number, how), name),
                 step,
+                # A function may read other rows than those it is asked for.
+                rows=None if callable(how) else lambda number, _, some: self._over_heads(number, how, some),
                 heads=None,
                 stochastic=stochastic,
                 signed=None if callable(how) else self.known("signed"),

@@ -75,6 +75,14 @@ class TraceLike(Protocol):
         """Return attention [head, query, key] in `dtype`; never runs the model."""
         ...
 
+    def attention_rows(self, layer: int, heads: Any, queries: Any, stream: str) -> Any:
+        """Return attention of some heads and queries [head, query, key] in `dtype`, without its layer."""
+        ...
+
+    def rows_sum_to_one(self, stream: str) -> bool | None:
+        """Return True where rows are known to sum to one; None where only the numbers can tell."""
+        ...
+
     def is_causal(self, stream: str) -> bool:
         """Return whether no query sees a later key."""
         ...

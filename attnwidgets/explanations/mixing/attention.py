@@ -30,8 +30,9 @@ def attention(
         layers: Some layers by number; all by default.
 
     Returns:
-        A lazy map [layer, head, query, key]: a layer is fetched from the trace when asked for. Rows sum to
-        one (where `aw.from_attentions` was given other numbers, `.stochastic` says so).
+        A lazy map [layer, head, query, key]: a layer is fetched from the trace when asked for, and rows and
+        heads alone where that is not kept (`.rows`, `.blocks`, `.matrix`). Rows sum to one (where
+        `aw.from_attentions` was given other numbers, `.stochastic` says so).
 
     Raises:
         ValueError: Where the trace has no such stream.
@@ -50,7 +51,9 @@ def attention(
         layers=numbers if layers is None else pick(layers, numbers, "layer"),
         heads=range(n_heads),
         unit=next(name for name in query.units if name in key.units),
+        row_fn=lambda layer, heads, queries: trace.attention_rows(layer, heads, queries, stream),
         causal=trace.is_causal(stream),
+        stochastic=trace.rows_sum_to_one(stream),
         signed=trace.is_signed(stream),
         keep=False,  # the trace keeps layers under its own byte budget
         **carried(trace, stream, "attention", paper=PAPER),

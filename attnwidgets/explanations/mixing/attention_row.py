@@ -111,7 +111,7 @@ def attention_row(
         masked=masked,
         scores=scores,
         weights=shares / shares.sum(),
-        recorded=_floats(trace.attention_layer(layer, stream)[head, query]),
+        recorded=_floats(trace.attention_rows(layer, [head], [query], stream)[0, 0]),
         dtype=str(every_query.dtype).removeprefix("torch."),
     )
 

@@ -1,0 +1,121 @@
+"""A map of attention gives rows, heads and blocks of rows without their layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.explanations import layered
+from attnwidgets.explanations.labelling import as_explanation
+from attnwidgets.explanations.mixing.attention_row import attention_row
+from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attnwidgets.tracing.trace import Trace
+
+COUNT = 100
+TRIPLES = [tuple(range(start, min(start + 3, COUNT))) for start in range(0, COUNT, 3)]
+
+
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """Return a trace of a text whose layers are too large to be built: asking for one fails."""
+    ids = [3 + (7 * place) % 100 for place in range(COUNT)]
+    found = trace(tiny.build(tiny.TEXT["Qwen3"]), None, ids)
+    monkeypatch.setattr(layered, "BLOCK_BYTES", 2**12)
+    monkeypatch.setattr(type(found), "attention_layer", _refuse)
+    return found
+
+
+def _refuse(*_: Any) -> Any:
+    raise AssertionError("a layer was built")
+
+
+def whole(found: Trace, number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return a layer that the trace does not keep."""
+    return found.stream_table["self"].layers[number].weights().numpy()
+
+
+WAYS: dict[str, Callable[[MixingMap], MixingMap]] = {
+    "as it is": lambda found: found,
+    "some heads": lambda found: found.select(head=[2, 0]),
+    "one layer": lambda found: found.select(layer=-1),
+    "mean": lambda found: found.mean("head"),
+    "largest": lambda found: found.max("head"),
+    "by threes": lambda found: found.to(
+        aw.Unit("three", tuple(map(str, TRIPLES)), tuple(TRIPLES), (False,) * len(TRIPLES))
+    ),
+    "threes of a mean": lambda found: WAYS["by threes"](found.mean("head")),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_a_map_are_those_of_its_layer_without_building_it(unbuilt: Trace, way: str) -> None:
+    made = WAYS[way](aw.attention(unbuilt))
+    given = MixingMap(
+        np.stack([whole(unbuilt, number) for number in range(2)]), query=unbuilt.axes()[0], heads=range(4)
+    )
+    expected = WAYS[way](given).layer(1)
+    assert made.knows_rows
+    assert not given.knows_rows
+    heads = None if made.heads is None else made.heads[:1]
+    some = expected if heads is None else expected[:1]
+    close = {"rtol": 0, "atol": 1e-6}
+    np.testing.assert_allclose(made.rows(1, heads, [7, 3]), some[..., [7, 3], :], **close)
+    np.testing.assert_allclose(WAYS[way](given).rows(1, heads, [7, 3]), some[..., [7, 3], :], **close)
+    np.testing.assert_allclose(
+        made.matrix(1, None if heads is None else heads[0]), some.reshape(some.shape[-2:]), **close
+    )
+    gone = list(made.blocks(1, limit=2**13))
+    assert len(gone) > 1 or way == "threes of a mean"
+    np.testing.assert_allclose(np.concatenate([part for _, part in gone], axis=-2), expected, **close)
+    if heads is not None:
+        np.testing.assert_allclose(made.matrix(1, "mean"), expected.mean(0), **close)
+
+
+def test_a_coarse_or_reduced_layer_is_made_in_blocks(unbuilt: Trace) -> None:
+    for way in ("mean", "by threes"):
+        assert WAYS[way](aw.attention(unbuilt)).layer(0).shape[-1] in (COUNT, len(TRIPLES))
+
+
+def test_what_attention_is_like_is_known_without_a_layer(unbuilt: Trace) -> None:
+    found = aw.attention(unbuilt)
+    assert (found.causal, found.stochastic, found.signed) == (True, True, False)
+
+
+def test_a_function_of_users_that_returns_attention_keeps_its_rows(unbuilt: Trace) -> None:
+    common = {"method": "mine", "provenance": {}, "warning": "", "stream": "self", "trace_id": ""}
+    renamed = as_explanation(aw.attention(unbuilt), unbuilt, "self", common)
+    assert isinstance(renamed, MixingMap)
+    assert renamed.rows(0, [1], [5]).shape == (1, 1, COUNT)
+
+
+def test_one_row_step_by_step_builds_no_layer(unbuilt: Trace) -> None:
+    row = attention_row(unbuilt, 1, 2, 50)
+    np.testing.assert_allclose(row.weights, row.recorded, atol=1e-6)
+
+
+def test_layers_of_short_texts_are_kept_for_the_next_look() -> None:
+    found = trace(tiny.build(tiny.TEXT["Qwen3"]), None, [5, 17, 31, 9])
+    list(aw.attention(found).blocks(1))
+    assert list(found._kept) == [("self", 1)]
+
+
+def test_rows_that_are_not_there_are_named(unbuilt: Trace) -> None:
+    found = aw.attention(unbuilt)
+    with pytest.raises(IndexError, match="head 4 is out of range: there are heads 0 to 3"):
+        found.rows(0, [4])
+    with pytest.raises(IndexError, match="query 100 is out of range: there are 0 to 99"):
+        found.rows(0, [0], [100])
+    with pytest.raises(IndexError, match="this map has no head axis"):
+        found.mean("head").rows(0, [1])
+    values = found.rows(0, [0], [1])
+    with pytest.raises(ValueError, match="read-only"):
+        values[:] = 0
