@@ -51,7 +51,7 @@ class HeadGrid(Intervening):
 
     _VIEW = "HeadGrid"
     _FILTERS = ("scale", "color_range", "palette")
-    _OVERVIEW = True
+    SHOWS_ALL_HEADS = True
     PARTS = ("grid",)
     _KEYWORDS: ClassVar[tuple[str, ...]] = ("sort", "order", "lowest_first", "only", "heads")
 
