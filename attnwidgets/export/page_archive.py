@@ -149,8 +149,9 @@ def _ranked(
         return (
             not (selected and source.unit == selection.unit),
             source.large and source is not main,
-            # Of a matrix of all heads all are read.
-            head not in {"-", "mean"} or (source.large and head == "mean"),
+            source.large and source is not main and source.unit != source.explanation.unit,
+            # For one matrix of all heads all of them are read.
+            head in REDUCTIONS if source.long else head not in {"-", "mean"},
             rows * cols,
             abs(layer - selection.layer),
         )

@@ -138,8 +138,11 @@ def overview_png(shown: Shown) -> bytes:
     labels = [
         [names[at] for at in even(len(names), side)] for names, side in zip(shown.labels, sides, strict=True)
     ]
+    drawn = pool(matrix, *sides)
+    if shown.source.causal and sides[0] == sides[1]:
+        drawn = np.where(np.tri(sides[0], dtype=bool), drawn, np.nan)
     figure = heatmap(
-        pool(matrix, *sides),
+        drawn,
         *labels,
         title=shown.title(shown.head),
         signed=shown.source.signed,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_WEIGHT = 0.5
 """Share of the residual connection that Abnar and Zuidema publish."""
 
-_MUCH = 2**24
+_MUCH = 2**22
 """Values of a layer."""
 _KEPT = ("model", "text", "stream")
 

@@ -251,7 +251,9 @@ class Source:
         if self.coarse:
             block = f"{-(-rows // COARSE_SIDE)} × {-(-cols // COARSE_SIDE)}"
             what = f"{max(rows, cols):,} {self.unit}s"
-            return f"{what}: each cell drawn is the largest of {block}; the row of a pinned one is exact"
+            return (
+                f"{what}: each cell drawn is the largest of {block}; a pin asks the kernel for its exact row"
+            )
         if self.unit in _FINEST:
             return ""
         aggregated = "sum over key pieces, mean over query pieces"

@@ -95,7 +95,7 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
       const code = codeAt(row, col);
       if (code === HIDDEN) return LATER;
       const error = codeError(code, top, gamma, scale);
-      if (!whole) return withinError(decodeCode(code, top, gamma, scale), error);
+      if (!whole || code === 0) return withinError(decodeCode(code, top, gamma, scale), error);
       return `${isSigned ? "±" : ""}${withinError(decodeCode(Math.abs(code), top, gamma, scale), error)} or less`;
     },
     peak() {
