@@ -69,7 +69,10 @@ def numbers(chosen: list[int] | slice) -> Sequence[int]:
 
 
 def blocks(count: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Return `count` queries as blocks of about `limit` bytes, none shorter than `STEP` where it can be.
+    """Return `count` queries as blocks of about `limit` bytes.
+
+    Blocks begin at multiples of `STEP`, and none is shorter but where there are no more queries: what is
+    computed block by block then has the bits of what is computed at once.
 
     Args:
         count: How many queries there are.
@@ -77,5 +80,6 @@ def blocks(count: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[sli
         limit: Bytes of a block; a block of `STEP` queries may be larger.
     """
     fitting = max(STEP, limit // max(1, row_bytes) // STEP * STEP)
-    for start in range(0, count, fitting):
-        yield slice(start, min(count, start + fitting))
+    starts = range(0, max(1, count - STEP + 1), fitting)
+    for start in starts:
+        yield slice(start, count if start == starts[-1] else start + fitting)

@@ -15,7 +15,15 @@ import torch
 
 from attnwidgets._errors import quoted, suggest
 from attnwidgets.tracing.precision import kept_dtype
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError, attention_weights
+from attnwidgets.tracing.recording.attention_function import (
+    HEADS,
+    QUERIES,
+    UnsupportedModelError,
+    attention_weights,
+    is_long,
+    part_of,
+    weights_by_blocks,
+)
 from attnwidgets.tracing.rows import BLOCK_BYTES, blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
@@ -50,7 +58,6 @@ def byte_budget(memory: str | int) -> int:
 MAPS = 4
 """Dimensions of attention weights: [batch, head, query, key]."""
 
-_HEADS, _QUERIES = -3, -2
 _HIDDEN = -1e30  # far below any score: a softmax makes exactly 0 of it
 
 
@@ -126,14 +133,20 @@ class RecordedLayer:
         query, key = self.query_key()
         computed, place = to_compute(rows, n_queries)
         settings = {
-            name: _of(_of(added, some, _HEADS), computed, _QUERIES) for name, added in self.settings().items()
+            name: part_of(part_of(added, some, HEADS), computed, QUERIES)
+            for name, added in self.settings().items()
         }
         if heads is not None:
             shared = n_heads // len(key)
             key = key[[head // shared for head in numbers(some)]]
+        query, key = query[some][None, :, computed], key[None]
         with torch.no_grad():
-            kept = attention_weights(query[some][None, :, computed], key[None], **settings)[0]
-        return kept[:, place].to("cpu", self.dtype)
+            if not is_long(query, key):
+                return attention_weights(query, key, **settings)[0][:, place].to("cpu", self.dtype)
+            found = torch.empty((*query.shape[1:-1], self.keys), dtype=self.dtype)
+            for block, weights in weights_by_blocks(query, key, settings):
+                found[:, block] = weights[0]
+        return found[:, place]
 
     def hides_later_keys(self) -> bool:
         """Return whether the mask alone proves that no query reads a later key; False where it does not.
@@ -147,20 +160,13 @@ class RecordedLayer:
         if self.call.weights is not None or not added:
             return False
         for rows in blocks(self.queries, sum(part[..., :1, :].nbytes for part in added)):
-            total = sum(_of(part, rows, _QUERIES).detach().float() for part in added)
+            total = sum(part_of(part, rows, QUERIES).detach().float() for part in added)
             here = torch.arange(rows.start, rows.stop, device=total.device)
             later = torch.arange(self.keys, device=total.device) > here[:, None]
             hidden = total.masked_fill(~later, -torch.inf).amax() <= _HIDDEN
             if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < _HIDDEN / 10).any():
                 return False
         return True
-
-
-def _of(added: Any, chosen: list[int] | slice, axis: int) -> Any:
-    """Return what is added to some heads or queries; an axis of one is for all of them."""
-    if not isinstance(added, torch.Tensor) or added.dim() < -axis or added.shape[axis] == 1:
-        return added
-    return added[..., chosen, :] if axis == _QUERIES else added[..., chosen, :, :]
 
 
 @dataclass(frozen=True)

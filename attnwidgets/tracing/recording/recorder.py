@@ -76,10 +76,22 @@ class Recording:
         for edit in self.edits:
             weights, value = edit(len(self.calls), module, weights, value)
         kept = weights.detach() if changed or weights is not given else None
+        self._keep(module, query, key, settings, kept)
+        return weights, value
+
+    def keep_unread(self, module: nn.Module, query: Tensor, key: Tensor, settings: dict[str, Any]) -> bool:
+        """Keep a call's inputs where no edit reads its weights."""
+        if self.edits:
+            return False
+        self._keep(module, query, key, settings, None)
+        return True
+
+    def _keep(
+        self, module: nn.Module, query: Tensor, key: Tensor, settings: dict[str, Any], weights: Tensor | None
+    ) -> None:
         name = self.names.get(id(module), type(module).__name__)
         detached = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in settings.items()}
-        self.calls.append(Call(name, query.detach(), key.detach(), detached, kept))
-        return weights, value
+        self.calls.append(Call(name, query.detach(), key.detach(), detached, weights))
 
     def done(self, module: nn.Module, output: Tensor) -> None:
         """Tell the listeners what a call's heads return."""

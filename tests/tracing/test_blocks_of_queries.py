@@ -1,0 +1,122 @@
+"""A long text is recorded in blocks of queries, bit for bit as eager attention computes it at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from attnwidgets.tracing.recording import attention_function
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+from tests.tracing.test_families import assert_same, eager
+from tests.tracing.test_rows import LONG, Largest, long_ids, long_model
+
+IDS = long_ids(61)
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Go through every call in blocks of 16 queries; return how many rows each product had."""
+    monkeypatch.setattr(attention_function, "LONG_BYTES", 0)
+    monkeypatch.setattr(attention_function, "BLOCK_BYTES", 0)
+    seen: list[int] = []
+    plain = attention_function.attention_weights
+
+    def counting(query: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        seen.append(query.shape[-2])
+        return plain(query, *args, **kwargs)
+
+    monkeypatch.setattr(attention_function, "attention_weights", counting)
+    return seen
+
+
+@pytest.mark.parametrize("family", tiny.TEXT)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_text_models(family: str, dtype: torch.dtype, blocks: list[int]) -> None:
+    model = tiny.build(tiny.TEXT[family]).to(dtype)
+    found = trace(model, None, IDS)
+    assert set(blocks) == {16, 29}
+    expected = eager(model, input_ids=torch.tensor([IDS]))
+    assert found.logits is None or torch.equal(found.logits, expected.logits[0])
+    assert_same(found, "self", expected.attentions)
+
+
+def test_double_precision(request: pytest.FixtureRequest) -> None:
+    # Not beside eager attention, whose softmax rounds to float32, and not of fewer than a hundred tokens,
+    # whose products in float64 are rounded by their number of rows.
+    model, ids = long_model().double(), long_ids()
+    expected = trace(model, None, ids)
+    weights = expected.attention_layer(1)
+    blocks = request.getfixturevalue("blocks")
+    found = trace(model, None, ids)
+    assert set(blocks) == {16, 28}
+    assert torch.equal(found.logits, expected.logits)
+    assert torch.equal(found.attention_layer(1), weights)
+
+
+@pytest.mark.parametrize("family", tiny.SEQ2SEQ)
+def test_encoder_decoders(family: str, blocks: list[int]) -> None:
+    model = tiny.build(tiny.SEQ2SEQ[family])
+    decoder = [0, *IDS[:50]]
+    inputs = {"input_ids": torch.tensor([IDS]), "decoder_input_ids": torch.tensor([decoder])}
+    from attnwidgets.tracing.recording.borrow import borrowed
+    from attnwidgets.tracing.recording.recorder import record
+
+    with borrowed(model):
+        done = record(model, inputs)
+    assert {16, 29, 19} <= set(blocks)
+    assert torch.equal(done.outputs.logits, eager(model, **inputs).logits)
+
+
+def test_a_picture(blocks: list[int]) -> None:
+    import transformers as hf
+
+    model = tiny.build(
+        lambda: hf.ViTForImageClassification(
+            hf.ViTConfig(**tiny.SMALL, image_size=64, patch_size=8, num_labels=3)
+        )
+    )
+    picture = torch.randn(3, 64, 64, generator=torch.Generator().manual_seed(1))
+    found = trace(model, None, image=picture)
+    assert set(blocks) == {16, 17}
+    assert_same(found, "self", eager(model, pixel_values=picture[None]).attentions)
+
+
+def test_a_padded_batch(blocks: list[int]) -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    rows = torch.tensor([IDS, IDS[:40] + [0] * 21])
+    mask = torch.tensor([[1] * 61, [1] * 40 + [0] * 21])
+    found = trace(model, None, input_ids=rows, attention_mask=mask)
+    assert 16 in blocks
+    expected = eager(model, input_ids=rows, attention_mask=mask)
+    assert torch.equal(found[0].logits, expected.logits[0])
+    assert torch.equal(found[1].logits, expected.logits[1, :40])
+
+
+def test_no_weights_are_held_while_a_long_text_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = long_model()
+    ids = long_ids()
+    trace(model, None, ids)  # proves itself against other attention first
+    monkeypatch.setattr(attention_function, "LONG_BYTES", 2**17)
+    monkeypatch.setattr(attention_function, "BLOCK_BYTES", 2**16)
+    with Largest() as made:
+        found = trace(model, None, ids)
+    # The mask of eager attention, and nothing of the size of a head's weights beside it.
+    assert made.numbers <= LONG * LONG
+    with Largest() as made:
+        found.attention_layer(0)
+    assert made.numbers == 4 * LONG * LONG
+
+
+def test_weights_that_are_edited_are_held_whole(blocks: list[int]) -> None:
+    import attnwidgets as aw
+
+    model = tiny.build(tiny.TEXT["Llama"])
+    found = trace(model, None, IDS)
+    blocks.clear()
+    with aw.ablate_heads(found, {1: [2]}):
+        changed = found.rerun()
+    assert set(blocks) == {61}
+    assert changed.attention_rows(1, [2]).abs().max() == 0
