@@ -211,8 +211,9 @@ def attention(
         and watching.keep_unread(module, query, key, settings)
     ):
         states = repeat_heads(value, query.shape[1])
-        parts = (weights.to(value.dtype) for _, weights in weights_by_blocks(query, key, settings))
-        output = torch.cat([torch.matmul(part, states) for part in parts], dim=QUERIES)
+        output = value.new_empty((*query.shape[:-1], value.shape[-1]))
+        for rows, weights in weights_by_blocks(query, key, settings):
+            output[:, :, rows] = torch.matmul(weights.to(value.dtype), states)
         watching.done(module, output)
         return output.transpose(1, 2).contiguous(), None
     weights = attention_weights(query, key, **settings)
