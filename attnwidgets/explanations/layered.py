@@ -245,7 +245,7 @@ class Layered(Explanation):
         Args:
             layer: Original layer number.
             heads: Original head numbers; all by default.
-            limit: Bytes of a block; one of 16 rows may be larger.
+            limit: About how many bytes a block has; none has fewer than 16 rows.
 
         Yields:
             Which rows, and their values [head?, query, key].

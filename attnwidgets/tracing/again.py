@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.memory import room_to_record
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.batch import by_stream
@@ -32,7 +33,7 @@ def again(trace: Trace) -> Trace:
         )
     model = unwrap(trace.model)
     sites(trace)
-    with borrowed(model):
+    with borrowed(model), room_to_record(model, trace.inputs):
         done = record(model, trace.inputs)
     if not done.calls:
         raise UnsupportedModelError(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch import nn
 
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 _MAPS_HELD = 2  # attention weights, and what the softmax or the next product keeps of them
 _MAPS_KEPT = 5  # where they are kept: gradients by them, and copies of both in float64
 _SLACK = 1.25  # the estimate is rough: what is refused lies well above it
+_MASKS = 3  # of eager attention [query, key]: as numbers, as truth values, and of sliding windows
+_LOGITS = 3  # the recorded ones, those of the plain pass that proves them, and the trace's own
+_STATES = 8  # of a token and layer: hidden states, norms, queries, keys, values
+_GIGA = 1e9
 _SHARE = 0.5  # of the free memory that inputs which run together may take
 
 
@@ -50,6 +57,46 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
     return n_tokens, widths, maps, max(size, 4)
 
 
+def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
+    """Return about how many bytes a recorded pass takes: what is kept of it, and what it holds meanwhile.
+
+    Weights are gone through in blocks of queries, so that they hardly count. 0 for what is no text.
+    """
+    batch, n_tokens, config = _text_of(model, inputs)
+    if not n_tokens:
+        return 0
+    layers, width = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size"))
+    try:
+        vocabulary = int(model.get_output_embeddings().weight.shape[0])
+    except (AttributeError, NotImplementedError):  # no model of language
+        vocabulary = 0
+    kept = 2 * layers * width
+    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + _MASKS * n_tokens**2
+    return batch * numbers * _number_bytes(model)
+
+
+def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
+    """Return about how many bytes a pass takes that returns its attention: all layers' weights at once."""
+    batch, n_tokens, config = _text_of(model, inputs)
+    counts = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "num_attention_heads"))
+    layers, heads = counts
+    return batch * heads * n_tokens**2 * (layers + _MAPS_HELD) * _number_bytes(model)
+
+
+def _text_of(model: Any, inputs: Mapping[str, Any]) -> tuple[int, int, Any]:
+    """Return how many texts are read, the tokens of the longest, and the config of what reads them."""
+    ids = [inputs[name] for name in ("input_ids", "decoder_input_ids") if name in inputs]
+    config = getattr(model, "config", None)
+    found = config.get_text_config() if config is not None and hasattr(config, "get_text_config") else config
+    sizes = [tuple(given.shape) for given in ids if isinstance(given, torch.Tensor)]
+    return max((size[0] for size in sizes), default=0), max((size[-1] for size in sizes), default=0), found
+
+
+def _number_bytes(model: nn.Module) -> int:
+    floats = (parameter for parameter in model.parameters() if parameter.is_floating_point())
+    return max(4, next(floats, torch.zeros(())).element_size())
+
+
 def free_bytes(device: torch.device) -> int | None:
     """Return how much memory a device has left; None where it does not say."""
     if device.type == "cuda":
@@ -59,7 +106,88 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type != "cpu" or not table.exists():
         return None
     lines = dict(line.split(":", 1) for line in table.read_text().splitlines() if ":" in line)
-    return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
+    if "MemAvailable" not in lines:
+        return None
+    return min(int(lines["MemAvailable"].split()[0]) * 1024, *_limits())
+
+
+def _limits() -> Iterator[int]:
+    """Yield what limits of this process leave it: of its address space, and of its containers and jobs."""
+    import resource  # of Unix alone
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    yield most - pages * resource.getpagesize() if most != resource.RLIM_INFINITY else sys.maxsize
+    own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    for folder in (Path("/sys/fs/cgroup", own), *Path("/sys/fs/cgroup", own).parents):
+        limit, used = folder / "memory.max", folder / "memory.current"
+        if limit.exists() and used.exists() and limit.read_text().strip().isdecimal():
+            cached = re.search(r"^inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
+            freed = int(cached.group(1)) if cached else 0
+            yield int(limit.read_text()) - int(used.read_text()) + freed
+
+
+_forced: ContextVar[bool] = ContextVar("attnwidgets_forced", default=False)
+
+
+@contextmanager
+def forced(force: bool = True) -> Iterator[None]:
+    """Refuse nothing for its memory meanwhile, where `force` is set; else what is in force stays."""
+    token = _forced.set(force or _forced.get())
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def spoken_bytes(count: float) -> str:
+    """Return "1.2 GB" or "34 MB"."""
+    return f"{count / 1e9:.2g} GB" if count >= _GIGA / 10 else f"{count / 1e6:.2g} MB"
+
+
+def require_room(purpose: str, need: int, device: torch.device, remedy: str) -> None:
+    """Raise ValueError where something needs more memory than a device has left, unless it is forced.
+
+    Args:
+        purpose: What takes the memory, as the subject of a sentence.
+        need: Bytes.
+        device: Where.
+        remedy: What to do, as a sentence without its end; `force=True` is named beside it.
+    """
+    free = free_bytes(device)
+    if free is not None and need > free and not _forced.get():
+        raise ValueError(
+            f"{purpose} takes about {spoken_bytes(need)}, and {spoken_bytes(free)} are free. "
+            f"{remedy}, or pass force=True to run it all the same."
+        )
+
+
+@contextmanager
+def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Raise ValueError with what to do where a recorded pass cannot fit, before it runs or when it fails."""
+    batch, n_tokens, _ = _text_of(model, inputs)
+    purpose = f"a trace of {n_tokens:,} tokens by {type(model).__name__}"
+    purpose += f", {batch} texts at once," if batch > 1 else ""
+    remedy = "Take a shorter text (truncation=True cuts one to what the model reads), or a device with more"
+    with room_for(purpose, recording_bytes(model, inputs), device_of(model), f"{remedy} memory"):
+        yield
+
+
+@contextmanager
+def room_for(purpose: str, need: int, device: torch.device, remedy: str) -> Iterator[None]:
+    """Do what `require_room` does, and say the same in place of the allocator's own words when it fails."""
+    require_room(purpose, need, device, remedy)
+    try:
+        yield
+    except RuntimeError as error:
+        if not _out_of_memory(error):
+            raise
+        raise ValueError(f"{purpose} takes more memory than there is. {remedy}.") from error
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    # torch.OutOfMemoryError on accelerators; on a processor the allocator's own words.
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True) -> int:
@@ -71,7 +199,7 @@ def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True)
         wanted: The most.
         graph: Whether each keeps its pass for the way back.
     """
-    free = free_bytes(_device(model))
+    free = free_bytes(device_of(model))
     if free is None:
         return wanted
     need = graph_bytes(model, trace) if graph else pass_bytes(model, trace)
@@ -105,8 +233,8 @@ def room_for_pass(
         need = graph_bytes(model, trace, batch, maps_kept=maps_kept)
     else:
         need = pass_bytes(model, trace, batch)
-    free = free_bytes(_device(model))
-    if free is not None and need > _SLACK * free:
+    free = free_bytes(device_of(model))
+    if free is not None and need > _SLACK * free and not _forced.get():
         raise ValueError(too_long(model, trace, purpose, batch, need, free))
     with told_what_to_do(model, trace, purpose, batch, need):
         yield
@@ -120,14 +248,14 @@ def told_what_to_do(
     try:
         yield
     except RuntimeError as error:
-        # torch.OutOfMemoryError on accelerators; on a processor the allocator's own words.
-        if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+        if _out_of_memory(error):
             need = graph_bytes(model, trace, batch) if need is None else need
             raise ValueError(
-                too_long(model, trace, purpose, batch, need, free_bytes(_device(model)))
+                too_long(model, trace, purpose, batch, need, free_bytes(device_of(model)))
             ) from error
         raise
 
 
-def _device(model: nn.Module) -> torch.device:
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of a model's first parameter."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

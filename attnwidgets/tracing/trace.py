@@ -391,7 +391,7 @@ class Trace:
             layer: Number of the layer.
             stream: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
             heads: Numbers of heads, or a slice; all by default.
-            limit: Bytes of a block; one of 16 queries may be larger.
+            limit: About how many bytes a block has; none has fewer than 16 queries.
 
         Yields:
             Which queries, and their weights [head, query, key].

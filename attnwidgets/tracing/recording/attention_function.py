@@ -157,17 +157,18 @@ def weights_by_blocks(query: Tensor, key: Tensor, settings: dict[str, Any]) -> I
         settings: mask, scaling, softcap and position_bias.
     """
     key = repeat_heads(key, query.shape[1])
-    for rows in blocks(query.shape[-2], _bytes_of(query, key) // query.shape[-2], BLOCK_BYTES):
+    for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], BLOCK_BYTES):
         own = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
         yield rows, attention_weights(query[:, :, rows], key, **own)
 
 
 def is_long(query: Tensor, key: Tensor) -> bool:
     """Return whether the weights of a call are too large to be held where nobody asks for them."""
-    return _bytes_of(query, key) > LONG_BYTES
+    return map_bytes(query, key) > LONG_BYTES
 
 
-def _bytes_of(query: Tensor, key: Tensor) -> int:
+def map_bytes(query: Tensor, key: Tensor) -> int:
+    """Return the bytes of a call's weights [batch, head, query, key]."""
     return query.shape[:-1].numel() * key.shape[-2] * query.element_size()
 
 

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.memory import device_of, require_room, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
+    LONG_BYTES,
     NAME,
     UnsupportedModelError,
     attention,
     changers,
+    map_bytes,
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     # (module, what its heads return [batch, head, query, dim])
     Listener = Callable[[nn.Module, Tensor], None]
 
+_EAGER_MAPS = 4  # what eager attention holds of a layer: scores, with mask, in and after the softmax
+_COMPARED = 2**22  # numbers that are compared at a time
 ELSEWHERE = "Its numbers from elsewhere can be shown with aw.from_attentions(attentions, tokens)."
 _proved: set[tuple[object, ...]] = set()
 
@@ -193,7 +198,8 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     proof = (type(model), type(getattr(model, "config", None)), length.bit_length())
     # What is changed on purpose is not what a plain pass returns.
     if proof not in _proved and not _changed(model):
-        difference = _difference(model, inputs, options, outputs)
+        largest = max(map_bytes(call.query, call.key) for call in session.calls)
+        difference = _difference(model, inputs, options, outputs, largest)
         if difference is not None:
             return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
         _proved.add(proof)
@@ -210,39 +216,60 @@ def _difference(
     inputs: Mapping[str, Any],
     options: Mapping[str, Any],
     outputs: Any,
+    largest: int,
 ) -> float | None:
     """Return by how much (relative) the recorded output differs from a plain one, or None if it does not.
 
     First the user's own implementation is the judge; rounding in half precision or on an accelerator may part
-    it from eager attention, so eager has the last word.
+    it from eager attention, so eager has the last word. For a long text, whose weights eager attention holds
+    whole (`largest` bytes a layer), sdpa stands in for it, and eager is asked where the memory has room.
     """
     ours = main_output(outputs)
     if ours is None:
         return None
     keep = _kept(inputs, ours)
     worst = 0.0
-    for name in (None, "eager"):
+    for name in _judges(model, largest):
         if name is None:
             plain = main_output(model(**inputs, **options))
         else:
+            if name == "eager":
+                require_room(
+                    f"eager attention, by which {type(model).__name__} is to be checked,",
+                    _EAGER_MAPS * largest,
+                    ours.device,
+                    "Take a shorter text",
+                )
             with implementation(model, name):
                 plain = main_output(model(**inputs, **options))
         if plain is None or plain.shape != ours.shape:
             return float("inf")
-        worst = _apart(ours[keep].double(), plain[keep].double())
+        worst = _apart(ours[keep], plain[keep])
         tolerance = 1e-3 if ours.element_size() >= torch.finfo(torch.float32).bits // 8 else 2e-2
         if worst <= tolerance:
             return None
     return worst
 
 
+def _judges(model: nn.Module, largest: int) -> tuple[str | None, ...]:
+    """Return the implementations that a recorded pass is compared with, in order; None is the user's own."""
+    own = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if own == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
+        return ("sdpa", "eager")
+    return (None, "eager")
+
+
 def _apart(ours: Tensor, reference: Tensor) -> float:
     """Return the largest difference, relative to the largest number; NaN is the same as NaN."""
-    other = ~((ours == reference) | (ours.isnan() & reference.isnan()))
-    if not other.any():
-        return 0.0
-    largest = float(reference[reference.isfinite()].abs().amax()) if reference.isfinite().any() else 0.0
-    return float((ours - reference)[other].abs().max()) / max(largest, 1e-6)
+    gaps, sizes = [torch.zeros((), dtype=torch.float64)], [1e-6]
+    pairs = (part.reshape(-1).split(_COMPARED) for part in (ours, reference))
+    for one, two in zip(*pairs, strict=True):
+        first, second = one.double(), two.double()
+        other = ~((first == second) | (first.isnan() & second.isnan()))
+        if other.any():
+            gaps.append((first - second)[other].abs().max().cpu())
+        sizes.append(float(second[second.isfinite()].abs().max()) if second.isfinite().any() else 0.0)
+    return float(torch.stack(gaps).max()) / max(sizes)  # NaN where one of them is
 
 
 def main_output(outputs: Any) -> Tensor | None:
@@ -269,6 +296,12 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
     name = type(model).__name__
     if _changed(model):
         raise UnsupportedModelError(f"Interventions do not reach the attention of {name}: {reason}.")
+    require_room(
+        f"the attention of {name} is what it returns itself ({reason}), of all layers at once: that",
+        returned_bytes(model, inputs),
+        device_of(model),
+        "Take a shorter text",
+    )
     with implementation(model, "eager"):
         try:
             outputs = model(**inputs, **options, output_attentions=True)

@@ -13,6 +13,7 @@ import torch
 
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
+from attnwidgets.tracing.memory import forced, room_to_record
 from attnwidgets.tracing.recording.batch import collate, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.inputs import (
@@ -52,6 +53,7 @@ def trace(
     max_new_tokens: int = 0,
     truncation: bool = False,
     memory: str | int = "1GB",
+    force: bool = False,
     **unknown: object,
 ) -> Any:
     """Run a model once and record its attention; the model and tokenizer come back exactly as they were.
@@ -78,6 +80,7 @@ def trace(
         truncation: Cut a text that is too long (`trace.warning` says so) instead of refusing it.
         memory: Bytes of attention weights a trace may keep; what does not fit is computed again when asked
             for.
+        force: Run a text that takes more memory than is free, too.
         unknown: Refused, with the nearest keyword.
 
     Returns:
@@ -85,7 +88,7 @@ def trace(
 
     Raises:
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
-            model.
+            model or the free memory (names what it takes and what is free).
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
             works).
         TypeError: For an unknown keyword or a model that is none.
@@ -115,7 +118,8 @@ def trace(
         truncation=truncation,
         room=max_new_tokens,
     )
-    traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
+    with forced(force):
+        traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
     return traces[0] if single else traces
 
 
@@ -285,7 +289,9 @@ def _run(
                 for sample in samples[start : start + size]
             ]
             inputs = collate(model, reader, part)
-            traces += traces_of(model, given, tokenizer, part, inputs, record(model, inputs), budget)
+            with room_to_record(model, inputs):
+                done = record(model, inputs)
+            traces += traces_of(model, given, tokenizer, part, inputs, done, budget)
     return traces
 
 

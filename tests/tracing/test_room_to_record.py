@@ -1,0 +1,95 @@
+"""A trace says what it takes before it starts, and refuses what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnwidgets.tracing import memory
+from attnwidgets.tracing.memory import free_bytes, recording_bytes
+from attnwidgets.tracing.recording import attention_function, recorder
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+from tests.tracing.test_rows import long_ids, long_model
+
+
+def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = long_model(), long_ids()
+    need = recording_bytes(model, {"input_ids": torch.tensor([ids])})
+    ran = []
+    model.register_forward_pre_hook(lambda *_: ran.append(1))
+    monkeypatch.setattr(memory, "free_bytes", lambda _: need - 1)
+    words = (
+        r"a trace of 300 tokens by LlamaForCausalLM takes about [\d.]+ MB, and [\d.]+ MB are free\. Take a "
+        r"shorter text .* or pass force=True to run it all the same\."
+    )
+    with pytest.raises(ValueError, match=words):
+        trace(model, None, ids)
+    assert not ran
+    assert trace(model, None, ids, force=True).tokens
+    monkeypatch.setattr(memory, "free_bytes", lambda _: need)
+    found = trace(model, None, ids)
+    monkeypatch.setattr(memory, "free_bytes", lambda _: need - 1)
+    with pytest.raises(ValueError, match="a trace of 300 tokens"):
+        found.rerun()
+
+
+def test_what_the_allocator_refuses_is_said_in_words() -> None:
+    model = long_model()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes")
+
+    handle = model.register_forward_pre_hook(fail)
+    with pytest.raises(ValueError, match=r"takes more memory than there is\. Take a shorter text"):
+        trace(model, None, long_ids())
+    handle.remove()
+    assert trace(model, None, long_ids()).tokens
+
+
+@pytest.mark.parametrize("family", ["DeBERTa"])
+def test_attention_that_is_returned_by_the_model_is_refused_for_its_own_size(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, ids = tiny.build(tiny.OUTSIDE[family]), long_ids()
+    need = recording_bytes(model, {"input_ids": torch.tensor([ids])})
+    monkeypatch.setattr(memory, "free_bytes", lambda _: need)
+    with pytest.raises(ValueError, match="of all layers at once: that takes about"):
+        trace(model, None, ids)
+    assert trace(model, None, ids, force=True).tokens
+
+
+def test_an_eager_model_is_proven_without_all_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.build(long_model, implementation="eager")
+    monkeypatch.setattr(recorder, "_proved", set())
+    monkeypatch.setattr(recorder, "LONG_BYTES", 0)
+    monkeypatch.setattr(attention_function, "LONG_BYTES", 0)
+    judges: list[str | None] = []
+    plain = recorder.implementation
+    monkeypatch.setattr(recorder, "implementation", lambda m, name: (judges.append(name), plain(m, name))[1])
+    found = trace(model, None, long_ids())
+    assert judges == ["attnwidgets", "sdpa"]
+    assert model.config._attn_implementation == "eager"
+    assert not found.warning
+
+
+def test_a_gap_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_COMPARED", 4)
+    one, nan = torch.arange(10.0), float("nan")
+    assert recorder._apart(one, one) == 0
+    other = one.clone()
+    other[1] = 1.5
+    assert recorder._apart(other, one) == pytest.approx(0.5 / 9)
+    other[1] = nan
+    assert not recorder._apart(other, one) <= 1
+    assert recorder._apart(other, other) == 0
+
+
+def test_a_limit_of_the_process_counts_as_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource", reason="this system knows no limits")
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + 2**28
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
+    assert 2**27 < (free_bytes(torch.device("cpu")) or 0) <= 2**28
