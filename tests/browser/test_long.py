@@ -1,4 +1,4 @@
-"""Views of long texts on the page: they open, move and say what is left out, with a kernel and without one."""
+"""Views of long texts on the page: they open, move and say what is left out, with and without a kernel."""
 
 from __future__ import annotations
 
@@ -43,14 +43,12 @@ def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, pag
     grid.wait_for()
     plot.and_(page.locator("[aria-busy=false]")).wait_for()
 
-    def moves():
-        for key in ("ArrowDown", "ArrowUp", "ArrowDown"):
+    def moves(*keys):
+        for key in keys:
             frames = plot.evaluate(f"(plot, key) => ({STEP})([plot, key])", key)
             assert 1 <= frames <= 2, key
-        page.keyboard.press("Escape")
 
-    plot.evaluate("plot => plot.focus()")
-    moves()
+    moves("ArrowDown", "ArrowUp", "ArrowDown")
     # Every thumbnail is there, also those that the page scrolls to.
     grid.scroll_into_view_if_needed()
     box = grid.bounding_box()
@@ -64,14 +62,10 @@ def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, pag
     root.locator(".aw-segment", has_text="tokens").first.click()
     page.get_by_text("2,102 tokens: each cell drawn is the largest of 3 × 3").first.wait_for()
     plot.and_(page.locator("[aria-busy=false]")).wait_for()
-    for _ in range(2):  # read from the file
-        page.keyboard.press("Escape")
-        plot.evaluate("plot => plot.focus()")
-        page.keyboard.press("ArrowUp")
+    for key in ("ArrowUp", "ArrowDown"):  # read from the file
+        plot.evaluate("(plot, key) => plot.dispatchEvent(new KeyboardEvent('keydown', { key }))", key)
         plot.and_(page.locator("[aria-busy=false]")).wait_for()
-        page.keyboard.press("ArrowDown")
-        plot.and_(page.locator("[aria-busy=false]")).wait_for()
-    moves()
+    moves("ArrowUp", "ArrowDown", "ArrowUp")
     page.screenshot(path=shots / "long-page.png")
 
 

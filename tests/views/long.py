@@ -7,6 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import attnwidgets as aw
 from attnwidgets.tracing import trace as tracing
+from attnwidgets.tracing.recording import attention_function
 from tests.tracing import tiny
 
 LAYERS, HEADS = 2, 4
@@ -43,13 +44,14 @@ class Counted:
 
     def __init__(self, monkeypatch):
         self.weights = 0
-        compute = tracing.attention_weights
+        compute = attention_function.attention_weights
 
         def counting(query, key, **settings):
             self.weights += query.shape[1] * query.shape[2] * key.shape[2]
             return compute(query, key, **settings)
 
-        monkeypatch.setattr(tracing, "attention_weights", counting)
+        for module in (tracing, attention_function):
+            monkeypatch.setattr(module, "attention_weights", counting)
 
     def of(self, function):
         """Return what a function returns, and how many weights were computed for it."""
