@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     RowFunction = Callable[[int, Sequence[int] | None, Sequence[int]], Any]
     """Takes a layer's number, numbers of heads (None: all) and of queries; returns [head?, query, key]."""
 
+_LARGE = 2**25  # bytes of a layer that is gone through in blocks rather than kept
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
 
 
@@ -261,7 +262,7 @@ class Layered(Explanation):
     @property
     def _large(self) -> bool:
         """Whether a layer is better gone through in blocks than computed whole and kept."""
-        return self.knows_rows and self.shape[-2] * self._row_bytes() > BLOCK_BYTES
+        return self.knows_rows and self.shape[-2] * self._row_bytes() > _LARGE
 
     def _row_bytes(self, heads: Sequence[int] | None = None) -> int:
         """Return the bytes of one row of some heads, by default of all."""

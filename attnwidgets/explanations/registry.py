@@ -8,15 +8,19 @@ import importlib
 import inspect
 import pkgutil
 import textwrap
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from attnwidgets._errors import suggest
+from attnwidgets.explanations.estimates import sizes_of
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.needs import Need, resolve_needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from attnwidgets.explanations.estimates import Takes
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Explanation)
@@ -37,6 +41,7 @@ class Method:
         by_user: Whether `aw.register` added it.
         beside: The method it is to be laid beside, or "".
         mark: What a menu says beside the name ("fails: causal"), or "".
+        takes: Its memory by sizes; None where it checks its own, or takes few bytes.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Method:
     by_user: bool = False
     beside: str = ""
     mark: str = ""
+    takes: Takes | None = None
 
     def __repr__(self) -> str:
         paper = f" {self.paper}." if self.paper else ""
@@ -89,6 +95,31 @@ class Method:
         found = list(inspect.signature(self.function).parameters.values())[1:]
         return [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
+    def memory(self, trace: Any, stream: str | None = None) -> float:
+        """Return about how many bytes this method holds at once; 0 where it checks its own, or takes few.
+
+        Args:
+            trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
+            stream: Which stream; the trace's default otherwise.
+        """
+        sizes = sizes_of(trace, stream)
+        return 0.0 if self.takes is None or sizes is None else float(self.takes(sizes))
+
+    @contextmanager
+    def in_room(self, trace: Any, stream: str | None, *, force: bool) -> Iterator[None]:
+        """Raise ValueError with what to do where this method has no room, before it runs or when it fails.
+
+        Within `force`, nothing that it runs is refused for its memory.
+        """
+        from attnwidgets.tracing.room import forced, room_for
+
+        sizes = sizes_of(trace, stream)
+        where = "" if sizes is None else f" over {sizes.keys:,} tokens"
+        device = None if sizes is None else sizes.device
+        remedy = "Take a shorter text, or a device with more memory"
+        with forced(force), room_for(f"{self.name}{where}", self.memory(trace, stream), device, remedy):
+            yield
+
     def refusal(self, trace: Any, stream: str | None = None) -> str:
         """Return "" where this method can serve a trace, else the first reason against it, in words.
 
@@ -114,9 +145,17 @@ _CELL = "text-align:left;vertical-align:top;padding:.3em .6em"
 
 
 def method(
-    name: str, *, paper: str, needs: str | Need | tuple[str | Need, ...], returns: str, cost: str
+    name: str,
+    *,
+    paper: str,
+    needs: str | Need | tuple[str | Need, ...],
+    returns: str,
+    cost: str,
+    takes: Takes | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the method `name`; its unknown keywords are refused with the nearest valid one.
+
+    What has no room in memory is refused as well, unless it is given `force=True`, which every method takes.
 
     Args:
         name: What `aw.explain` and the views call it.
@@ -124,6 +163,7 @@ def method(
         needs: What the trace must offer: names in `needs.NEEDS`, or a `Need` of the method's own.
         returns: What comes back, with its axes; begins with MixingMap or Attributions.
         cost: What it takes beyond the recorded pass, in words.
+        takes: How much memory it holds at once, by sizes; None where it checks its own, or takes few bytes.
 
     Raises:
         ValueError: Where another function has the name, or a requirement is unknown.
@@ -132,8 +172,12 @@ def method(
     def register(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            own = "force" in inspect.signature(function).parameters
+            force = bool(kwargs.get("force") if own else kwargs.pop("force", False))
             require_known(name, function, kwargs)
-            return function(*args, **kwargs)
+            trace, stream = args[0] if args else kwargs.get("trace"), kwargs.get("stream")
+            with entry.in_room(trace, stream if isinstance(stream, str) else None, force=force):
+                return function(*args, **kwargs)
 
         other = _METHODS.get(name)
         if other is not None and other.function.__module__ != function.__module__:
@@ -141,7 +185,8 @@ def method(
             raise ValueError(message)
         requirements = resolve_needs(needs)
         words = "; ".join(need.words for need in requirements)
-        _METHODS[name] = Method(name, checked, paper, words, returns, cost, requirements)
+        entry = Method(name, checked, paper, words, returns, cost, requirements, takes=takes)
+        _METHODS[name] = entry
         return checked
 
     return register

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from contextlib import contextmanager
-from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from attnwidgets.tracing.room import free_bytes, is_forced, out_of_memory, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +22,6 @@ _SLACK = 1.25  # the estimate is rough: what is refused lies well above it
 _MASKS = 3  # of eager attention [query, key]: as numbers, as truth values, and of sliding windows
 _LOGITS = 3  # the recorded ones, those of the plain pass that proves them, and the trace's own
 _STATES = 8  # of a token and layer: hidden states, norms, queries, keys, values
-_GIGA = 1e9
 _SHARE = 0.5  # of the free memory that inputs which run together may take
 
 
@@ -97,71 +94,6 @@ def _number_bytes(model: nn.Module) -> int:
     return max(4, next(floats, torch.zeros(())).element_size())
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Return how much memory a device has left; None where it does not say."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    table = Path("/proc/meminfo")
-    if device.type != "cpu" or not table.exists():
-        return None
-    lines = dict(line.split(":", 1) for line in table.read_text().splitlines() if ":" in line)
-    if "MemAvailable" not in lines:
-        return None
-    return min(int(lines["MemAvailable"].split()[0]) * 1024, *_limits())
-
-
-def _limits() -> Iterator[int]:
-    """Yield what limits of this process leave it: of its address space, and of its containers and jobs."""
-    import resource  # of Unix alone
-
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    yield most - pages * resource.getpagesize() if most != resource.RLIM_INFINITY else sys.maxsize
-    own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-    for folder in (Path("/sys/fs/cgroup", own), *Path("/sys/fs/cgroup", own).parents):
-        limit, used = folder / "memory.max", folder / "memory.current"
-        if limit.exists() and used.exists() and limit.read_text().strip().isdecimal():
-            cached = re.search(r"^inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
-            freed = int(cached.group(1)) if cached else 0
-            yield int(limit.read_text()) - int(used.read_text()) + freed
-
-
-_forced: ContextVar[bool] = ContextVar("attnwidgets_forced", default=False)
-
-
-@contextmanager
-def forced(force: bool = True) -> Iterator[None]:
-    """Refuse nothing for its memory meanwhile, where `force` is set; else what is in force stays."""
-    token = _forced.set(force or _forced.get())
-    try:
-        yield
-    finally:
-        _forced.reset(token)
-
-
-def spoken_bytes(count: float) -> str:
-    """Return "1.2 GB" or "34 MB"."""
-    return f"{count / 1e9:.2g} GB" if count >= _GIGA / 10 else f"{count / 1e6:.2g} MB"
-
-
-def require_room(purpose: str, need: int, device: torch.device, remedy: str) -> None:
-    """Raise ValueError where something needs more memory than a device has left, unless it is forced.
-
-    Args:
-        purpose: What takes the memory, as the subject of a sentence.
-        need: Bytes.
-        device: Where.
-        remedy: What to do, as a sentence without its end; `force=True` is named beside it.
-    """
-    free = free_bytes(device)
-    if free is not None and need > free and not _forced.get():
-        raise ValueError(
-            f"{purpose} takes about {spoken_bytes(need)}, and {spoken_bytes(free)} are free. "
-            f"{remedy}, or pass force=True to run it all the same."
-        )
-
-
 @contextmanager
 def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]:
     """Raise ValueError with what to do where a recorded pass cannot fit, before it runs or when it fails."""
@@ -171,23 +103,6 @@ def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None
     remedy = "Take a shorter text (truncation=True cuts one to what the model reads), or a device with more"
     with room_for(purpose, recording_bytes(model, inputs), device_of(model), f"{remedy} memory"):
         yield
-
-
-@contextmanager
-def room_for(purpose: str, need: int, device: torch.device, remedy: str) -> Iterator[None]:
-    """Do what `require_room` does, and say the same in place of the allocator's own words when it fails."""
-    require_room(purpose, need, device, remedy)
-    try:
-        yield
-    except RuntimeError as error:
-        if not _out_of_memory(error):
-            raise
-        raise ValueError(f"{purpose} takes more memory than there is. {remedy}.") from error
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    # torch.OutOfMemoryError on accelerators; on a processor the allocator's own words.
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True) -> int:
@@ -234,7 +149,7 @@ def room_for_pass(
     else:
         need = pass_bytes(model, trace, batch)
     free = free_bytes(device_of(model))
-    if free is not None and need > _SLACK * free and not _forced.get():
+    if free is not None and need > _SLACK * free and not is_forced():
         raise ValueError(too_long(model, trace, purpose, batch, need, free))
     with told_what_to_do(model, trace, purpose, batch, need):
         yield
@@ -248,7 +163,7 @@ def told_what_to_do(
     try:
         yield
     except RuntimeError as error:
-        if _out_of_memory(error):
+        if out_of_memory(error):
             need = graph_bytes(model, trace, batch) if need is None else need
             raise ValueError(
                 too_long(model, trace, purpose, batch, need, free_bytes(device_of(model)))

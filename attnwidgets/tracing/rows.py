@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 Chosen = Iterable[int] | slice | None
 """Some positions of an axis: their numbers, a slice, or None for all."""
 
-BLOCK_BYTES = 2**25
+BLOCK_BYTES = 2**22
 """Bytes of attention weights that are gone through at a time."""
 
 STEP = 16

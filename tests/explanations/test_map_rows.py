@@ -29,7 +29,7 @@ def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Trace:
     """Return a trace of a text whose layers are too large to be built: asking for one fails."""
     ids = [3 + (7 * place) % 100 for place in range(COUNT)]
     found = trace(tiny.build(tiny.TEXT["Qwen3"]), None, ids)
-    monkeypatch.setattr(layered, "BLOCK_BYTES", 2**12)
+    monkeypatch.setattr(layered, "_LARGE", 2**12)
     monkeypatch.setattr(type(found), "attention_layer", _refuse)
     return found
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnwidgets.tracing import memory
-from attnwidgets.tracing.memory import free_bytes, recording_bytes
+from attnwidgets.tracing import room
+from attnwidgets.tracing.memory import recording_bytes
 from attnwidgets.tracing.recording import attention_function, recorder
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.room import free_bytes
 from tests.tracing import tiny
 from tests.tracing.test_rows import long_ids, long_model
 
@@ -20,7 +21,7 @@ def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytes
     need = recording_bytes(model, {"input_ids": torch.tensor([ids])})
     ran = []
     model.register_forward_pre_hook(lambda *_: ran.append(1))
-    monkeypatch.setattr(memory, "free_bytes", lambda _: need - 1)
+    monkeypatch.setattr(room, "free_bytes", lambda _: need - 1)
     words = (
         r"a trace of 300 tokens by LlamaForCausalLM takes about [\d.]+ MB, and [\d.]+ MB are free\. Take a "
         r"shorter text .* or pass force=True to run it all the same\."
@@ -29,9 +30,9 @@ def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytes
         trace(model, None, ids)
     assert not ran
     assert trace(model, None, ids, force=True).tokens
-    monkeypatch.setattr(memory, "free_bytes", lambda _: need)
+    monkeypatch.setattr(room, "free_bytes", lambda _: need)
     found = trace(model, None, ids)
-    monkeypatch.setattr(memory, "free_bytes", lambda _: need - 1)
+    monkeypatch.setattr(room, "free_bytes", lambda _: need - 1)
     with pytest.raises(ValueError, match="a trace of 300 tokens"):
         found.rerun()
 
@@ -55,7 +56,7 @@ def test_attention_that_is_returned_by_the_model_is_refused_for_its_own_size(
 ) -> None:
     model, ids = tiny.build(tiny.OUTSIDE[family]), long_ids()
     need = recording_bytes(model, {"input_ids": torch.tensor([ids])})
-    monkeypatch.setattr(memory, "free_bytes", lambda _: need)
+    monkeypatch.setattr(room, "free_bytes", lambda _: need)
     with pytest.raises(ValueError, match="of all layers at once: that takes about"):
         trace(model, None, ids)
     assert trace(model, None, ids, force=True).tokens

@@ -135,6 +135,7 @@ def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
     import torch
 
     from attnwidgets.tracing.interventions import require_same_interventions
+    from attnwidgets.tracing.memory import room_for_pass, together
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
@@ -151,7 +152,9 @@ def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
     rows.sort()
     numbers = {number: np.full((KINDS, len(one.gone)), np.nan) for number, one in packed.items()}
     fill = {"input_ids": id_of(first, "pad") or 0}
-    with borrowed(model), torch.no_grad():
+    longest = max(packed.values(), key=lambda one: one.gone.shape[1]).question.trace
+    batch_size = together(model, longest, batch_size, graph=False)
+    with borrowed(model), torch.no_grad(), room_for_pass(model, longest, "removal"):
         for start in range(0, len(rows), batch_size):
             part = rows[start : start + batch_size]
             width = part[-1][0]

@@ -124,18 +124,24 @@ def removing(
 ) -> Iterator[Callable[[Bools], Answers]]:
     """Borrow a trace's model and yield a function from removed elements [variant, element] to `Answers`.
 
-    Variants that remove the same run once; the others run in batches of `batch_size`. With "delete" a row of
+    Variants that remove the same run once; the others run in batches of `batch_size`, or of as many as there
+    is memory for. With "delete" a row of
     the logits that is read at a token (the next token's) is that of the last token before it that is left.
     `watched` shows progress over batches.
 
     Raises:
         ValueError: For an operator that is unknown or that this model or tokenizer cannot do; with "delete",
-            where the target is a number read at places that move (a span, a token's embedding).
+            where the target is a number read at places that move (a span, a token's embedding). Where there
+            is no memory for a single input.
     """
+    from attnwidgets.tracing.memory import together
+    from attnwidgets.tracing.recording.borrow import unwrap
+
     require_operator(trace, operator, target, stream)
     if batch_size < 1:
         message = f"batch_size must be at least 1, not {batch_size}."
         raise ValueError(message)
+    batch_size = together(unwrap(trace.model), trace, batch_size, graph=False)
     membership = unit.membership(len(trace.axes(stream)[0]))
     with _runner(trace, operator, stream, target) as run:
 
@@ -241,6 +247,7 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
             yield embedded
         return
     from attnwidgets.tracing.interventions import require_same_interventions
+    from attnwidgets.tracing.memory import room_for_pass
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
@@ -252,7 +259,7 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
         options["use_cache"] = False
     if target.hidden_states:
         options["output_hidden_states"] = True
-    with borrowed(model), torch.no_grad():
+    with borrowed(model), torch.no_grad(), room_for_pass(model, trace, _PURPOSE):
         yield lambda gone: trace.call(
             model, inputs_without(trace, operator, stream, gone, takes), options, {}
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
@@ -45,6 +46,7 @@ _AUTHORS_SHIFT = 1e-6
     needs="a model whose blocks are described",
     returns="MixingMap [layer, query, key]; cumulative to that layer where rolled out",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
+    takes=measured_on_blocks,
 )
 def alti(
     trace: TraceLike,

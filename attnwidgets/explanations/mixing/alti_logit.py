@@ -11,6 +11,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.mixing.alti import alti
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.logit_targets import (
@@ -41,6 +42,7 @@ PAPER = "Ferrando et al. 2023, Explaining How Transformers Use Context to Build 
     needs=LOGIT_NEEDS,
     returns="Attributions [source] to a logit, with every layer's as .map [layer, target, source]",
     cost="one more pass, then ALTI of every layer but the last: heads n² dim operations in chunks",
+    takes=measured_on_blocks,
 )
 def alti_logit(
     trace: TraceLike,

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnwidgets._errors import duration
 from attnwidgets._progress import progress
+from attnwidgets.explanations.estimates import network
 from attnwidgets.explanations.mixing.through_layers import (
     DEFAULT_WEIGHT,
     carried_on,
@@ -47,6 +48,7 @@ _PROBES = 5
     needs=("map", at_most(LIMIT, "tokens", n_keys)),
     returns="MixingMap [layer, query, key], from the input to that layer",
     cost="a maximum flow per pair of tokens and layer: a second at 24 tokens, a minute at 64",
+    takes=network,
 )
 def attention_flow(
     trace: TraceLike | MixingMap,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
@@ -50,6 +51,7 @@ TITLES = {
     needs="a model whose blocks are described",
     returns="MixingMap [layer, query, key], or [layer, head, query, key] per head",
     cost="one more pass, then a layer when it is opened: O(heads n²) memory beyond its attention",
+    takes=measured_on_blocks,
 )
 def attention_norm(
     trace: TraceLike,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
+from attnwidgets.explanations.estimates import measured_by_head
 from attnwidgets.explanations.mixing.block_maps import block_map, own_stream, require_choice
 from attnwidgets.explanations.mixing.graph import ContributionGraph
 from attnwidgets.explanations.registry import method
@@ -35,6 +36,7 @@ _AUTHORS_SHIFT = 1e-6
     needs="own blocks",
     returns="MixingMap [layer, head, query, key], a ContributionGraph with the other parts and .routes",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
+    takes=measured_by_head,
 )
 def contribution_graph(
     trace: TraceLike,

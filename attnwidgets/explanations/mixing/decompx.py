@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.block_maps import in_unit, own_stream, require_choice
 from attnwidgets.explanations.mixing.logit_targets import asked_logits
@@ -48,6 +49,7 @@ _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
     returns="Attributions [source] to a logit, with the lengths of every layer's vectors as .map; that map "
     "alone where nothing is predicted",
     cost="one more pass, then every block for every pair of tokens: tokens² * width numbers are held",
+    takes=measured_on_blocks,
 )
 def decompx(
     trace: TraceLike,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.attention_norm import attention_norm
 from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice
@@ -34,6 +35,7 @@ PAPER = (
     needs="own blocks",
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one more pass, then every layer up to the one that is opened",
+    takes=measured_on_blocks,
 )
 def globenc(
     trace: TraceLike,

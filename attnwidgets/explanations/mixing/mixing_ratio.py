@@ -12,6 +12,7 @@ import numpy as np
 
 from attnwidgets.explanations.arrays import as_floats
 from attnwidgets.explanations.attributions import Attributions
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
@@ -38,6 +39,7 @@ PAPER = (
     needs="a model whose blocks are described",
     returns="Attributions [layer, token]: one target a layer",
     cost="one more pass",
+    takes=measured_on_blocks,
 )
 def mixing_ratio(
     trace: TraceLike,

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.description import plain
+from attnwidgets.explanations.estimates import followed_through
 from attnwidgets.explanations.mixing.through_layers import (
     DEFAULT_WEIGHT,
     carried_on,
@@ -47,6 +48,7 @@ _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normal
     needs="recorded attention, or any map of a stream that attends to itself",
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one matrix product a layer",
+    takes=followed_through,
 )
 def rollout(
     trace: TraceLike | MixingMap,
@@ -98,10 +100,14 @@ def rollout(
     if normalize and source.known("signed"):
         raise ValueError(_SIGNED)
     layers = _layers_from(source.layers, start_layer)
-    per_layer = source if source.heads is None else source.reduce("head", head_reduce)
+    reduced = source.reduce("head", head_reduce) if source.heads is not None else source
 
     def step(number: int) -> NDArray[np.float64]:
-        matrix = np.array(per_layer.layer(number), dtype=np.float64)
+        # What is kept is the product; the mean over heads is not.
+        if source.heads is not None and isinstance(head_reduce, str):
+            matrix = np.array(source.matrix(number, head_reduce), dtype=np.float64)
+        else:
+            matrix = np.array(reduced.layer(number), dtype=np.float64)
         if normalize and matrix.min() < 0:  # where the source could not know before it was computed
             raise ValueError(_SIGNED)
         return _with_residual(matrix, residual, residual_weight, normalize=normalize)
@@ -187,7 +193,7 @@ class _Cumulative:
 
 def _kept(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.floating]) -> Array:
     """Return a product in `dtype`, if it has a place there."""
-    largest = float(np.abs(matrix).max(initial=0.0))
+    largest = max(float(matrix.max(initial=0.0)), -float(matrix.min(initial=0.0)))
     if not largest <= float(np.finfo(dtype).max):
         raise BeyondPrecisionError(
             f"the product of the layers up to {number} reaches {largest:.2g}, beyond {dtype}"
@@ -203,7 +209,7 @@ def _with_residual(
     if residual == "mix":
         matrix = mixed(matrix, weight)
     elif residual == "add":
-        matrix = matrix + np.eye(len(matrix))
+        matrix[np.diag_indices(len(matrix))] += 1.0
     return shares(matrix) if normalize else matrix
 
 

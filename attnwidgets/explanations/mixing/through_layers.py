@@ -80,7 +80,9 @@ def require_share(residual_weight: float) -> None:
 
 def mixed(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
     """Return (1 - w) A + w I of one layer [query, key]."""
-    return (1.0 - residual_weight) * matrix + residual_weight * np.eye(len(matrix))
+    found: NDArray[np.float64] = (1.0 - residual_weight) * matrix
+    found[np.diag_indices(len(found))] += residual_weight
+    return found
 
 
 def shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
+from attnwidgets.explanations.estimates import measured_on_blocks
 from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import method
@@ -44,6 +45,7 @@ _UNREAD = 1000  # ... and, for a token that no head reads, below which it is rou
     needs="the model, with its attention recorded",
     returns="MixingMap [layer, query, key]",
     cost="each layer once per token (or span), in batches",
+    takes=measured_on_blocks,
 )
 def value_zeroing(
     trace: TraceLike,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.memory import device_of, require_room, returned_bytes
+from attnwidgets.tracing.memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
     LONG_BYTES,
     NAME,
@@ -20,6 +20,7 @@ from attnwidgets.tracing.recording.attention_function import (
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.room import require_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

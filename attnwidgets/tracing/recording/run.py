@@ -13,7 +13,7 @@ import torch
 
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
-from attnwidgets.tracing.memory import forced, room_to_record
+from attnwidgets.tracing.memory import room_to_record
 from attnwidgets.tracing.recording.batch import collate, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.inputs import (
@@ -30,6 +30,7 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
+from attnwidgets.tracing.room import forced
 from attnwidgets.tracing.trace import Trace, byte_budget
 
 BATCH = 8

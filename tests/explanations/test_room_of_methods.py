@@ -1,0 +1,123 @@
+"""Every method says what it takes, refuses what has no room, and runs it when told to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.evaluate.removals.removal import removing
+from attnwidgets.explanations.targets import resolve_target
+from attnwidgets.tracing import memory, room
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.trace import Trace
+
+IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
+ESTIMATED = [name for name in aw.methods().names if aw.methods()[name].takes is not None]
+
+
+@pytest.fixture(scope="module")
+def found() -> Trace:
+    made: Trace = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    return made
+
+
+def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
+    for module in (room, memory):
+        monkeypatch.setattr(module, "free_bytes", lambda *_: int(size))
+
+
+@pytest.mark.parametrize("name", ESTIMATED)
+def test_what_has_no_room_is_refused_unless_it_is_forced(
+    name: str, found: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = aw.methods()[name]
+    ran: list[int] = []
+    handle = found.model.register_forward_pre_hook(lambda *_: ran.append(1))
+    need = method.memory(found)
+    free(monkeypatch, need - 1)
+    words = (
+        rf"{name} over 9 tokens takes about [\d.]+ MB, and [\d.]+ MB are free\. Take a shorter text, or a "
+        r"device with more memory, or pass force=True to run it all the same\."
+    )
+    with pytest.raises(ValueError, match=words):
+        method.function(found)
+    assert not ran
+    forced = method.function(found, force=True)
+    free(monkeypatch, 10**12)
+    plain = method.function(found)
+    handle.remove()
+    np.testing.assert_array_equal(forced.values, plain.values)
+
+
+def test_estimates_grow_with_the_square_of_the_tokens(found: Trace) -> None:
+    twice = trace(found.model, None, IDS * 2)
+    for name in ESTIMATED:
+        assert aw.methods()[name].memory(twice) == pytest.approx(4 * aw.methods()[name].memory(found))
+    assert aw.methods()["attention"].memory(found) == 0
+    # Of a map without heads, whose rollout is estimated as that of the trace.
+    means = aw.attention(found).mean()
+    assert aw.methods()["rollout"].memory(means) == aw.methods()["rollout"].memory(found)
+
+
+@pytest.mark.parametrize("name", ["lrp", "saliency", "occlusion", "signed_attention"])
+def test_methods_with_a_check_of_their_own_are_forced_as_well(
+    name: str, found: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = aw.methods()[name].function
+    method(found)  # an architecture's verdict for LRP is had once
+    free(monkeypatch, 1)
+    with pytest.raises(ValueError, match=rf"{name} (keeps the whole pass|runs) .* shorter text"):
+        method(found)
+    assert np.isfinite(method(found, force=True).values).all()
+
+
+def test_force_holds_for_its_own_call_alone(found: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 1)
+    aw.rollout(found, force=True)
+    with pytest.raises(ValueError, match="rollout over 9 tokens"):
+        aw.rollout(found)
+    with pytest.raises(TypeError, match="takes no keyword 'forse'"):
+        aw.rollout(found, forse=True)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: you tried ...")])
+def test_what_the_allocator_refuses_is_said_in_words(
+    error: Exception, found: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(type(found), "n_layers", fail)
+    monkeypatch.setattr("attnwidgets.explanations.registry.sizes_of", lambda *_: None)
+    with pytest.raises(ValueError, match=r"attention takes more memory than there is\. Take a shorter text"):
+        aw.attention(found)
+
+
+def test_removals_run_as_many_at_once_as_there_is_room_for(
+    found: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    handle = found.model.register_forward_hook(lambda *args: batches.append(len(args[-1].logits)))
+    target, unit = resolve_target(found, None, method="test"), found.units["token"]
+    gone = np.eye(len(IDS), dtype=bool)
+
+    def answers() -> Any:
+        with removing(found, "attention_mask", target, unit=unit, stream="self", watched=False) as ask:
+            return ask(gone)
+
+    whole = answers()
+    assert max(batches) == len(IDS)
+    batches.clear()
+    free(monkeypatch, 2 * 3 * memory.pass_bytes(found.model, found))
+    np.testing.assert_allclose(answers().number, whole.number, rtol=0, atol=1e-6)
+    assert max(batches) == 3
+    free(monkeypatch, 1)
+    with pytest.raises(ValueError, match="removal runs LlamaForCausalLM: over 9 tokens that takes about"):
+        answers()
+    handle.remove()
