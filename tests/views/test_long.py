@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.explanations import registry
 from attnwidgets.views.wire import eager, store, thumbnails
 from attnwidgets.views.wire.codec import decode
 from attnwidgets.views.wire.pooling import Pooled, even, pool
@@ -260,3 +262,17 @@ def test_pruned_heads_of_a_long_map_are_marked(softmax):
 
 def test_the_text_is_long_enough():
     assert len(text_of(WORDS).split()) == WORDS
+
+
+def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
+    def refuse(trace):
+        raise ValueError("rollout takes about 9 GB, and 1 GB are free.")
+
+    rollout = dataclasses.replace(registry.methods()["rollout"], function=lambda trace, **_: refuse(trace))
+    monkeypatch.setitem(registry._METHODS, "rollout", rollout)
+    view = aw.Explorer(long)
+    assert {s["method"] for s in view.store.header["sources"]} == {"attention"}
+    (offer,) = [one for one in view.store.header["methods"] if one["method"] == "rollout"]
+    assert offer["refusal"] == "rollout takes about 9 GB, and 1 GB are free."
+    with pytest.raises(ValueError, match="9 GB"):
+        aw.Explorer(long, methods=["rollout"])
