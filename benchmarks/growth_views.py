@@ -1,7 +1,7 @@
 """What views of a text cost as it grows: rows of bench_growth.py (`STEPS |= VIEWS`).
 
-By itself, `python benchmarks/growth_views.py [--tokens 1024 2048]`, it prints what each view sends at once, in MB:
-header, eager bytes and answers that travel with it; of a page, the size of the file.
+By itself, `python benchmarks/growth_views.py [--tokens 1024 2048]`, it prints what each view sends at once,
+in MB: header, eager bytes and answers that travel with it; of a page, the size of the file.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations import registry
+from attnwidgets.statistics import rows
 from attnwidgets.views.wire import eager, store, thumbnails
 from attnwidgets.views.wire.codec import decode
 from attnwidgets.views.wire.pooling import Pooled, even, pool
@@ -56,9 +57,9 @@ def test_opening_reads_and_sends_no_more_of_a_long_text(long, counted, monkeypat
     view = getattr(aw, name)(long)
     bundle, beside = counted.of(view._repr_mimebundle_)
     shows_heads = name in {"HeadGrid", "Explorer"}
-    rows = 8 * ROWS * HEADS * len(long.tokens)
-    assert counted.weights <= (1 + 3 * shows_heads) * head_of(long) + rows
-    assert beside <= rows  # the picture is of what was read
+    few = 8 * ROWS * HEADS * len(long.tokens)
+    assert counted.weights <= (1 + 3 * shows_heads) * head_of(long) + few
+    assert beside <= few  # the picture is of what was read
     assert sent(view, bundle) < FOUR_MB
     assert bool(view.store.header["thumbs"]) is shows_heads
     if shows_heads:
@@ -276,3 +277,19 @@ def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
     assert offer["refusal"] == "rollout takes about 9 GB, and 1 GB are free."
     with pytest.raises(ValueError, match="9 GB"):
         aw.Explorer(long, methods=["rollout"])
+
+
+def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long, counted, monkeypatch):
+    monkeypatch.setattr(rows, "_CHUNK_BYTES", 8 * head_of(long))  # one head at a time
+    layers = []
+    monkeypatch.setattr(type(long), "attention_layer", lambda *place: layers.append(place))
+    view = aw.HeadGrid(long)
+    source = view.store.header["sources"][0]["id"]
+    meta, (values,) = view._questions.ask("head_statistics", {"source": source})
+    assert layers == []
+    told = np.frombuffer(values, "<f4").reshape(len(meta["names"]), LAYERS, HEADS)
+    monkeypatch.undo()
+    monkeypatch.setattr(rows, "_WHOLE_LAYER", 2**40)
+    whole = aw.head_statistics(long, ["entropy", "previous_token"])
+    for name in ("entropy", "previous_token"):
+        np.testing.assert_allclose(told[meta["names"].index(name)], whole[name], rtol=1e-5)
