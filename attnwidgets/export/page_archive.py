@@ -38,7 +38,7 @@ class Choice:
             IndexError: No view has such a head or layer.
         """
         from attnwidgets.views.wire.axes import span
-        from attnwidgets.views.wire.sources import REDUCTIONS
+        from attnwidgets.views.wire.reader import REDUCTIONS
 
         sources = [source for view in views for source in view.sources()]
         known_heads = sorted({n for s in sources for n in s.heads or ()})
@@ -140,7 +140,7 @@ def _ranked(
     What a large map is in another unit than `main` comes last, and no layer of one is read to learn its
     heads.
     """
-    from attnwidgets.views.wire.sources import REDUCTIONS
+    from attnwidgets.views.wire.reader import REDUCTIONS
 
     def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
         source, layer, head = at

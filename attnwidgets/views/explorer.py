@@ -12,7 +12,7 @@ from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
 from attnwidgets.views.removal_topics import removal_topics
 from attnwidgets.views.wire.keys import base_of
-from attnwidgets.views.wire.sources import TILE_VALUES, is_attributions
+from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

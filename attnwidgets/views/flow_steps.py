@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CUMULATIVE = ("rollout", "attention_flow", "hidden_token_attribution", "globenc_rollout")
 """Methods whose maps lead down to the input already."""
 MOST = 1_448
-"""Elements up to which matrices travel value by value (`sources.TILE_VALUES`): every edge needs its own."""
+"""Elements up to which matrices travel value by value (`reader.TILE_VALUES`): every edge needs its own."""
 _WITHOUT_RESIDUAL = ("attention",)
 
 

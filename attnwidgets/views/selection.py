@@ -12,8 +12,8 @@ from attnwidgets._errors import suggest
 from attnwidgets.views.interventions.specs import checked
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.keys import asked_about, asked_of
+from attnwidgets.views.wire.reader import REDUCTIONS
 from attnwidgets.views.wire.runtime import SharedModel
-from attnwidgets.views.wire.sources import REDUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

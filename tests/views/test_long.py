@@ -201,7 +201,7 @@ def test_a_text_of_one_sentence_and_a_short_one_open_on_tokens():
 
 def test_what_reads_much_is_a_job_that_tells_its_progress(long, monkeypatch):
     monkeypatch.setattr(store, "SLOW_VALUES", 2 * head_of(long))
-    monkeypatch.setattr("attnwidgets.views.wire.sources.SLOW_VALUES", 2 * head_of(long))
+    monkeypatch.setattr("attnwidgets.views.wire.reader.SLOW_VALUES", 2 * head_of(long))
     view = aw.Heatmap(long)
     told = []
     monkeypatch.setattr(view.store, "send", lambda content, buffers=None: told.append(content))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire import eager, sources, thumbnails
+from attnwidgets.views.wire import eager, reader, thumbnails
 from attnwidgets.views.wire.codec import decode
 
 
@@ -256,7 +256,7 @@ def test_requests_from_threads_get_their_own_answers(given):
 
 
 def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
-    monkeypatch.setattr(sources, "OVERVIEW_VALUES", aw.attention(minilm_trace).values.size - 1)
+    monkeypatch.setattr(reader, "OVERVIEW_VALUES", aw.attention(minilm_trace).values.size - 1)
     store = aw.HeadView(minilm_trace, layer=3, head=1).store
     header = store.header
     assert {(tile["source"], tile["layer"]) for tile in header["tiles"]} == {("attention/token/self", 3)}

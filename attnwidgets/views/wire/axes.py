@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from attnwidgets.tracing.text.units import TokenAxis
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 
 def span(numbers: tuple[int, ...]) -> str:
@@ -17,9 +17,14 @@ def span(numbers: tuple[int, ...]) -> str:
     return ", ".join(str(n) for n in numbers)
 
 
+def elements_of(tokens: TokenAxis, unit: str) -> Unit:
+    """Return the elements of a side in a unit; where it has no such unit, in its own."""
+    return tokens.units.get(unit) or next(iter(tokens.units.values()))
+
+
 def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
     """Return the Axis of wire.ts: the display elements of a side, with the tokens behind each."""
-    elements = tokens.units.get(unit) or next(iter(tokens.units.values()))
+    elements = elements_of(tokens, unit)
     spans = [list(span) for span in elements.spans]
     plain = spans == [[i] for i in range(len(spans))]
     boundary = None

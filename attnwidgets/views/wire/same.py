@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnwidgets.views.wire.sources import LAYER_VALUES, is_attributions
+from attnwidgets.views.wire.reader import LAYER_VALUES, is_attributions
 
 _SAMPLE = 16  # rows of a head by which long maps are told apart
 

@@ -14,10 +14,11 @@ from attnwidgets.views.wire.eager import Pack, opening_first
 from attnwidgets.views.wire.header import describe, looked_at
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
+from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.same import divides, in_unit, is_special, same, units_of
-from attnwidgets.views.wire.sources import SLOW_VALUES, Source
+from attnwidgets.views.wire.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.views.wire.codec import GAMMA, quantise
 from attnwidgets.views.wire.pooling import Pooled, even, pool
-from attnwidgets.views.wire.sources import SLOW_VALUES
+from attnwidgets.views.wire.reader import SLOW_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
