@@ -239,10 +239,11 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
     Args:
         trace: What `aw.trace` returned; methods that read a map take a MixingMap, too.
         name: A name in `aw.methods()`.
-        options: The method's own keywords.
+        options: The method's own keywords, and `force=True` to run what has no room in memory.
 
     Raises:
-        ValueError: Where there is no such method; the message names the nearest and lists them all.
+        ValueError: Where there is no such method (the message names the nearest and lists them all), or it
+            has no room in memory (the message says what it takes and what is free).
         TypeError: Where the method takes no such keyword.
     """
     return methods()[name].function(trace, **options)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 
 from attnwidgets.tracing.predictions import spelled
 from attnwidgets.tracing.recording.inputs import text_tokenizer
@@ -147,7 +148,10 @@ def _attention(first: Trace, other: Trace, stream: str) -> NDArray[np.float64]:
     """Return how far rows moved [layer, head]; NaN for heads that a layer does not have."""
     found = np.full((first.n_layers(stream), first.n_heads(stream)), np.nan)
     for layer in range(len(found)):
-        gap = first.attention_layer(layer, stream).double() - other.attention_layer(layer, stream).double()
-        moved = gap.abs().sum(-1).mean(-1) / 2
+        rows = [
+            (weights.double() - other.attention_rows(layer, None, place, stream).double()).abs().sum(-1)
+            for place, weights in first.attention_blocks(layer, stream)
+        ]
+        moved = torch.cat(rows, dim=-1).mean(-1) / 2
         found[layer, : len(moved)] = moved.numpy()
     return found

@@ -98,10 +98,12 @@ def _number_bytes(model: nn.Module) -> int:
 def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]:
     """Raise ValueError with what to do where a recorded pass cannot fit, before it runs or when it fails."""
     batch, n_tokens, _ = _text_of(model, inputs)
-    purpose = f"a trace of {n_tokens:,} tokens by {type(model).__name__}"
+    length = f" of {n_tokens:,} tokens" if n_tokens else ""
+    purpose = f"a trace{length} by {type(model).__name__}"
     purpose += f", {batch} texts at once," if batch > 1 else ""
-    remedy = "Take a shorter text (truncation=True cuts one to what the model reads), or a device with more"
-    with room_for(purpose, recording_bytes(model, inputs), device_of(model), f"{remedy} memory"):
+    shorter = "a shorter text (truncation=True cuts one to what the model reads), or " if n_tokens else ""
+    remedy = f"Take {shorter}a device with more memory"
+    with room_for(purpose, recording_bytes(model, inputs), device_of(model), remedy):
         yield
 
 

@@ -112,6 +112,6 @@ def rows_of(found: Any, rows: Sequence[int], n: int, name: str) -> dict[int, NDA
         raise ValueError(message)
     taken = {}
     for number in found.layers:
-        chosen = np.asarray(found.layer(number)[..., list(rows), :], dtype=np.float64)
+        chosen = np.asarray(found.rows(number, None, rows), dtype=np.float64)
         taken[number] = chosen if found.heads is None else chosen.mean(axis=0)
     return taken
