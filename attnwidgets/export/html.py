@@ -18,7 +18,7 @@ from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.menu import NEEDS_KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from attnwidgets.views.base import View
     from attnwidgets.views.menu import Entry
@@ -145,7 +145,7 @@ def _page(
     note = (
         ({0: "", 1: "The one matrix is in it."}.get(kept, f"All {kept:,} matrices are in it."))
         if not left_out
-        else f"It holds {kept:,} of {kept + left_out:,} matrices and all thumbnails; "
+        else f"It holds {kept:,} of {kept + left_out:,} matrices{_thumbs_words(stores)}; "
         "the others were left out for its size, and need the notebook."
     )
     missing = sum(archive.not_computed for archive in archives.values())
@@ -188,6 +188,15 @@ def _page(
     return page.replace("\0SIZE\0", f"{len(page.encode()) / 1e6:.2f} MB")
 
 
+def _thumbs_words(stores: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return which thumbnails a page holds, in words; those of a large map only in the unit it opens in."""
+    if not any(entry["overview"] for entry in stores.values()):
+        return ""
+    sources = [source for entry in stores.values() for source in entry["sources"]]
+    some = {source.unit for source in sources if source.large and source.heads is not None}
+    return " and all thumbnails" if len(some) < 2 else " and the thumbnails of what it opens with"  # noqa: PLR2004
+
+
 def _places(order: Sequence[str], headings: Sequence[str]) -> str:
     """Return where the views are drawn, under their headings, which are linked to."""
     places = [f'<div class="aw-view" data-model="{name}"></div>' for name in order]
@@ -201,7 +210,7 @@ def _places(order: Sequence[str], headings: Sequence[str]) -> str:
 
 def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
     """Return the models' states by short name, the views' names in order, and what each store holds."""
-    from attnwidgets.views.wire.eager import Pack
+    from attnwidgets.views.wire.eager import Pack, opening_first
     from attnwidgets.views.wire.header import describe, looked_at
 
     models: dict[str, Any] = {}
@@ -218,13 +227,20 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
         store, selection = name_of("store", view.store), name_of("selection", view.selection)
         if not known:
             held = _sources(views, view.store)
-            pack = Pack(held, looked_at(held, (view.selection.layer, view.selection.head)))
+            place = looked_at(held, (view.selection.layer, view.selection.head))
+            overview = any(one.SHOWS_ALL_HEADS for one in views if one.store is view.store)
+            packed = opening_first(held, view.selection.unit)
+            if packed and packed[0].large:
+                packed[0].keep_layers()
+            # Thumbnails of a large map lie beside the other matrices, all of them.
+            pack = Pack(packed, place, overview=overview and not (packed and packed[0].large))
             header = describe(held, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": held,
                 "eager": pack.data,
                 "state": {"header": header},
                 "selection": view.selection,
+                "overview": overview,
             }
             models[store] = {"kind": "store", "state": {"header": header}}
         models[selection] = {"kind": "selection", "state": _selection_state(view.selection)}

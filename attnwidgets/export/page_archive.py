@@ -37,7 +37,8 @@ class Choice:
             ValueError: A text that is not "all".
             IndexError: No view has such a head or layer.
         """
-        from attnwidgets.views.wire.sources import REDUCTIONS, span
+        from attnwidgets.views.wire.axes import span
+        from attnwidgets.views.wire.reader import REDUCTIONS
 
         sources = [source for view in views for source in view.sources()]
         known_heads = sorted({n for s in sources for n in s.heads or ()})
@@ -84,23 +85,24 @@ class Archive:
 
 def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
-    from attnwidgets.views.wire.eager import OVERVIEW_VALUES
     from attnwidgets.views.wire.thumbnails import thumbnails
 
     archive = Archive()
+    main = looked_at(entry["sources"], entry["selection"])
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
     for source in entry["sources"]:
         grid = len(source.layers) * len(source.heads or (0,))
         ready = source.ready
         if source.unit == source.explanation.unit:
             archive.not_computed += len(source.layers) - len(ready)
-        seen = source.size <= OVERVIEW_VALUES or source is entry["sources"][0]
-        made = thumbnails(source) if seen and ready and grid >= _OVERVIEW and source.id not in sent else None
+        ranged = not source.stochastic and not source.large
+        seen = (entry["overview"] or ranged) and (not source.large or source is main)
+        made = thumbnails(source) if seen and grid >= _OVERVIEW and ready and source.id not in sent else None
         if made is not None:
             archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
     full = False
-    for source, layer, head in _ranked(entry["sources"], entry["selection"]):
+    for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):
         if (source.id, layer, head) in eager:
             continue
         if full or not choice.takes(layer, head):
@@ -118,13 +120,27 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     return archive
 
 
-def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source, int, int | str]]:
+def looked_at(sources: Sequence[Source], selection: Any) -> Source | None:
+    """Return the source that a selection looks at, or the first."""
+    for source in sources:
+        if (source.method, source.stream, source.unit) == (
+            selection.method,
+            selection.stream,
+            selection.unit,
+        ):
+            return source
+    return next(iter(sources), None)
+
+
+def _ranked(
+    sources: Sequence[Source], main: Source | None, selection: Any
+) -> Iterator[tuple[Source, int, int | str]]:
     """Yield every tile: the selected one, means over heads, small sources, layers near the selected one.
 
-    What a large map is in another unit comes last, and no layer of one is read to learn its heads.
+    What a large map is in another unit than `main` comes last, and no layer of one is read to learn its
+    heads.
     """
-    from attnwidgets.views.wire.eager import OVERVIEW_VALUES
-    from attnwidgets.views.wire.sources import REDUCTIONS
+    from attnwidgets.views.wire.reader import REDUCTIONS
 
     def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
         source, layer, head = at
@@ -132,14 +148,16 @@ def _ranked(sources: Sequence[Source], selection: Any) -> Iterator[tuple[Source,
         selected = source.method == selection.method and layer == selection.layer and head == selection.head
         return (
             not (selected and source.unit == selection.unit),
-            source.size > OVERVIEW_VALUES and source.unit != source.explanation.unit,
-            head not in {"-", "mean"},
+            source.large and source is not main,
+            source.large and source is not main and source.unit != source.explanation.unit,
+            # For one matrix of all heads all of them are read.
+            head in REDUCTIONS if source.long else head not in {"-", "mean"},
             rows * cols,
             abs(layer - selection.layer),
         )
 
     def heads_of(source: Source, layer: int) -> tuple[int | str, ...]:
-        if source.size <= OVERVIEW_VALUES or source.heads is None:
+        if source.long or not source.large or source.heads is None:
             return source.heads_of_tiles(layer)
         return (*source.heads, *REDUCTIONS)
 

@@ -14,11 +14,12 @@ from matplotlib.patches import Rectangle
 from attnwidgets._errors import suggest
 from attnwidgets._files import write_bytes
 from attnwidgets.export.drawing import Quiet
-from attnwidgets.export.figures import head_grid, heatmap, strip
+from attnwidgets.export.figures import head_grid, heatmap, small_png, strip
 from attnwidgets.export.head_figure import head_figure
 from attnwidgets.export.palettes import heat_map, round_up, sign_colours, text_colours
 from attnwidgets.export.shown import Shown
 from attnwidgets.tracing.text.display import well_formed
+from attnwidgets.views.wire.pooling import even, pool
 from attnwidgets.views.wire.same import in_unit
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base import View
 
 FORMATS = (".svg", ".pdf", ".png")
+_OVERVIEW_SIDE = 384  # cells along a side of the picture that stands in for a view of a long text
 _STACKED = 3  # so many targets have a strip each; of more, one is chosen
 # Labels are text and no formulas, whatever the reader's own settings. A PDF keeps its fonts, to be edited.
 _SETTINGS: dict[Any, Any] = {"text.usetex": False, "pdf.fonttype": 42, "svg.hashsalt": "attnwidgets"}
@@ -128,6 +130,27 @@ def _heatmap(shown: Shown) -> Figure:
     return figure
 
 
+def overview_png(shown: Shown) -> bytes:
+    """Return a small picture of a matrix that may be too large to draw cell by cell."""
+    matrix, _ = shown.source.overview(shown.layer, shown.head)
+    sides = [min(_OVERVIEW_SIDE, size) for size in matrix.shape]
+    labels = [
+        [names[at] for at in even(len(names), side)] for names, side in zip(shown.labels, sides, strict=True)
+    ]
+    drawn = pool(matrix, *sides)
+    if shown.source.causal and sides[0] == sides[1]:
+        drawn = np.where(np.tri(sides[0], dtype=bool), drawn, np.nan)
+    figure = heatmap(
+        drawn,
+        *labels,
+        title=shown.title(shown.head),
+        signed=shown.source.signed,
+        value_name="share of the row" if shown.source.stochastic else shown.source.title,
+        scale="sqrt",
+    )
+    return small_png(figure)
+
+
 def _heat_map(shown: Shown) -> str:
     return heat_map(shown.filters.get("palette", ""), signed=shown.source.signed)
 
@@ -176,7 +199,7 @@ def _strip(shown: Shown) -> Figure:
         values = shown.received()[None]
         about = f": what each {source.unit} receives, mean over queries"
     else:
-        values = shown.seen(source.matrix(shown.layer, shown.head), masked=False)[[row]]
+        values = shown.seen(source.row(shown.layer, shown.head, row)[None], masked=False)
         names = [queries[row]]
     filters = shown.filters
     top = 1.0 if filters.get("extent") == "all" and source.stochastic else _peak(values) or 1.0

@@ -27,7 +27,7 @@ def words_of(view: View) -> str:
     shown = Shown.of(view)
     source = shown.source
     rows, columns = source.shape
-    if source.explanation.method == "comparison" or rows * columns > _MOST_CELLS:
+    if source.explanation.method == "comparison" or source.coarse or rows * columns > _MOST_CELLS:
         return f"{shown.title()}: {rows} by {columns} {source.unit}s"
     if source.on_demand and shown.layer not in source.ready:
         return f"{shown.title()}: not computed yet"

@@ -29,6 +29,8 @@ Queries = Literal["all", "text"]
 QUERIES: tuple[Queries, ...] = ("all", "text")
 _CHUNK_BYTES = 64_000_000
 """Bytes of shares that are worked on at a time; heads beyond them wait."""
+_WHOLE_LAYER = 2**22
+"""Values of a layer up to which it is read whole, and kept by its trace."""
 _NOT_NEGATIVE = -1e-6
 
 
@@ -183,11 +185,22 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
     size = roles.queries * roles.keys * np.dtype(np.float64).itemsize
     heads = max(1, _CHUNK_BYTES // max(size, 1))
     for place, number in enumerate(progress(source.layers, desc=desc)):
+        if source.knows_rows and source.heads is not None and _is_long(source):
+            # No layer is built: some heads at a time.
+            there = source.heads[: len(source.rows(number, None, [0]))]
+            for first in range(0, len(there), heads):
+                some = source.select(layer=number, head=there[first : first + heads])
+                yield place, first, rows_of(some.to(unit).rows(number), roles, f"layer {number}")
+            continue
         # A map of one layer, thrown away after use: aggregating to words leaves nothing behind.
         values = source.select(layer=number).to(unit).layer(number)
         values = values if source.heads is not None else values[None]
         for first in range(0, len(values), heads):
             yield place, first, rows_of(values[first : first + heads], roles, f"layer {number}")
+
+
+def _is_long(source: MixingMap) -> bool:
+    return len(source.heads or ()) * len(source.query) * len(source.key) > _WHOLE_LAYER
 
 
 def rows_of(values: Any, roles: Roles, what: str) -> Rows:

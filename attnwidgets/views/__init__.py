@@ -25,7 +25,7 @@ from attnwidgets.views.scorecard_view import ScorecardView
 from attnwidgets.views.selection import Cell, Selection
 from attnwidgets.views.steer_view import SteerView
 from attnwidgets.views.token_strip import TokenStrip
-from attnwidgets.views.wire.sources import is_attributions
+from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from attnwidgets.explanations import Explanation

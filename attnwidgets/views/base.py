@@ -89,7 +89,7 @@ class View(anywidget.AnyWidget):
     _MARKS: ClassVar[str] = ""
     _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
-    _OVERVIEW: ClassVar[bool] = False  # whether it opens with thumbnails of all heads
+    SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
     _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
     PARTS: tuple[str, ...] = ()
 
@@ -224,7 +224,7 @@ class View(anywidget.AnyWidget):
                 store,
                 layer=base.layers[0],
                 head="-" if base.heads is None else base.heads[0],
-                unit=self._options["units"][0] if self._options["units"] else main.unit,
+                unit=self._first_unit(),
                 method=keys[0],
                 stream=base.stream,
             )
@@ -242,6 +242,11 @@ class View(anywidget.AnyWidget):
             selection.head = base.heads[0]
         return {"store": store, "selection": selection}
 
+    def _first_unit(self) -> str:
+        """Return the unit that is looked at first, where nobody has chosen one."""
+        units = self._options["units"]
+        return str(units[0] if units else self._explanations[0].unit)
+
     def _register(self, store: TileStore, selection: Selection | None) -> list[str]:
         """Make known what this view shows and offers; return its method keys."""
         layer = self._wanted["layer"]
@@ -256,7 +261,8 @@ class View(anywidget.AnyWidget):
                 all_heads=self._ALL_HEADS,
                 menu=self._menu,
                 askable=self._askable,
-                overview=self._OVERVIEW,
+                overview=self.SHOWS_ALL_HEADS,
+                opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
         except BaseException:  # the method's own error, or an interrupt while it computes
             store.release(self._holder)
@@ -364,7 +370,12 @@ class View(anywidget.AnyWidget):
 
     def _png(self) -> bytes:
         from attnwidgets.export.figures import png
+        from attnwidgets.export.saving import overview_png
+        from attnwidgets.export.shown import Shown
 
+        looked = Shown.of(self)
+        if looked.source.long:  # the matrix that is looked at, not a layer
+            return overview_png(looked)
         shown = self._explanations[0]
         # A picture that stands in for the view is not worth running the model for.
         ready = getattr(shown, "computed_layers", None)

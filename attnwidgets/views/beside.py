@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.sources import is_attributions, target_labels
+from attnwidgets.views.wire.axes import target_labels
+from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,11 +12,14 @@ from attnwidgets.views.offer import is_trace
 from attnwidgets.views.predictions import prediction_topics
 from attnwidgets.views.removal_topics import removal_topics
 from attnwidgets.views.wire.keys import base_of
+from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from attnwidgets.views.wire.questions import Topic
+
+SENTENCE = "sentence"
 
 
 class Explorer(Intervening):
@@ -34,6 +37,10 @@ class Explorer(Intervening):
     undo, the predictions show before and after, and `explorer.interventions()` hands it to `trace.rerun`; see
     `InterventionView`.
 
+    A long text (more than 1,448 tokens) opens on sentences where it has several, and says so; `unit="token"`,
+    or a choice in the view, shows its tokens: maps in which a cell stands for the largest of several, and
+    exact rows.
+
     Args:
         shown: What `aw.trace` returned, or an explanation.
         features: An SAE, or what `aw.sae_features` returned (several of them: of several
@@ -44,7 +51,7 @@ class Explorer(Intervening):
     """
 
     _VIEW = "Explorer"
-    _OVERVIEW = True
+    SHOWS_ALL_HEADS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _FILTERS = True
     _MANY_METHODS = True
@@ -64,6 +71,16 @@ class Explorer(Intervening):
             self.selection.method = self._options["methods"][0]
         if self._features is not None:
             look_at(self, self._features, None)
+
+    def _first_unit(self) -> str:
+        main = self._explanations[0]
+        if is_attributions(main) or self._options["units"] or len(main.query) * len(main.key) <= TILE_VALUES:
+            return super()._first_unit()
+        if SENTENCE not in main.available_units():
+            return super()._first_unit()
+        found = [axis.units.get(SENTENCE) for axis in (main.query, main.key)]
+        several = all(unit is not None and sum(not one for one in unit.special) > 1 for unit in found)
+        return SENTENCE if several else super()._first_unit()
 
     def _topics(self) -> Mapping[str, Topic]:
         asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CUMULATIVE = ("rollout", "attention_flow", "hidden_token_attribution", "globenc_rollout")
 """Methods whose maps lead down to the input already."""
+MOST = 1_448
+"""Elements up to which matrices travel value by value (`reader.TILE_VALUES`): every edge needs its own."""
 _WITHOUT_RESIDUAL = ("attention",)
 
 
@@ -38,13 +40,19 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
             for attention, nothing for measures that hold it already.
 
     Raises:
-        ValueError: The map is cumulative already, signed, of two sequences, or its layers have gaps.
+        ValueError: The map is cumulative already, signed, of two sequences, has more than `MOST` elements, or
+            its layers have gaps.
     """
     source = followed(shown, "FlowView", None)
     if source.method in CUMULATIVE:
         raise ValueError(
             f"FlowView follows the layers itself, and {source.method!r} has followed them already: give the "
             "map that it is of, such as aw.attention(trace)."
+        )
+    if len(source.key_labels) > MOST:
+        raise ValueError(
+            f"FlowView draws up to {MOST:,} elements, and this map has {len(source.key_labels):,}: give it "
+            "in a coarser unit, such as aw.attention(trace).to('sentence')."
         )
     weight = residual_weight
     if weight is None:

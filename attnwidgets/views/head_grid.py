@@ -9,7 +9,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.views.head_topics import head_topics
 from attnwidgets.views.interventions.specs import Intervened
 from attnwidgets.views.interventions.topics import Intervening
-from attnwidgets.views.wire.sources import is_attributions
+from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class HeadGrid(Intervening):
 
     _VIEW = "HeadGrid"
     _FILTERS = ("scale", "color_range", "palette")
-    _OVERVIEW = True
+    SHOWS_ALL_HEADS = True
     PARTS = ("grid",)
     _KEYWORDS: ClassVar[tuple[str, ...]] = ("sort", "order", "lowest_first", "only", "heads")
 

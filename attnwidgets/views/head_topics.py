@@ -81,7 +81,6 @@ def _source(view: View, name: str) -> Source:
 def _for_page(view: View) -> Iterator[dict[str, Any]]:
     """Yield the sources whose statistics a page holds: those that are there, and not too large."""
     for source in view.sources():
-        rows, cols = source.shape
-        cells = len(source.layers) * len(source.heads or (0,)) * rows * cols
+        cells = len(source.layers) * len(source.heads or (0,)) * source.weights
         if cells <= PAGE_CELLS and set(source.ready) == set(source.layers) and statistics_of(source):
             yield {"source": source.id}

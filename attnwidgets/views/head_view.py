@@ -8,8 +8,8 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.base import View
+from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.questions import Topic, first
-from attnwidgets.views.wire.sources import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,8 @@ class HeadView(View):
         for source in self.sources() if pinned is not None else ():
             side = "query" if pinned.query >= 0 else "key"
             for layer in sorted(source.ready, key=lambda number: abs(number - opening)):
-                if source.unit == pinned.unit:
+                is_slow = side == "key" and source.long  # who reads it is known when all has been read
+                if source.unit == pinned.unit and not is_slow:
                     yield {"source": source.id, "layer": layer, "side": side, "index": getattr(pinned, side)}
 
     def _token(self, source: str, layer: int, side: str, index: int) -> tuple[Any, list[bytes]]:
@@ -89,10 +90,6 @@ class HeadView(View):
             raise LookupError(f"{source!r} is no longer shown; run the cell again.")
         if layer in found.layers and layer not in found.ready:
             raise ValueError(f"layer {layer} is not computed yet.")
-        values = found.layer(layer)
-        count = values.shape[1 if side == "query" else 2]
-        if not 0 <= index < count:
-            raise IndexError(f"{side} {index} is out of range: there are {side} 0 to {count - 1}.")
-        chosen = values[:, index, :] if side == "query" else values[:, :, index]
-        heads = ["-"] if found.heads is None else list(found.heads[: len(values)])
+        chosen = found.across(layer, side, index)
+        heads = ["-"] if found.heads is None else list(found.heads[: len(chosen)])
         return {"heads": heads}, [np.ascontiguousarray(chosen, dtype="<f4").tobytes()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.beside import beside
-from attnwidgets.views.wire.sources import is_attributions
+from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.menu import Entry, entries_of
+from attnwidgets.views.wire.reader import is_attributions
 from attnwidgets.views.wire.same import units_of
-from attnwidgets.views.wire.sources import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,12 +93,19 @@ def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry
     made = [name for name in names if name in RECORDED or name == names[0]] or list(RECORDED)
     if not names and trace.is_signed(trace.default_stream):
         made = ["attention"]  # rows that may sum to nothing cannot be rolled out: the menu says so
+    refused: dict[str, str] = {}
     for name in made:
         if name == "attention":
             found.extend(attention_of(trace))
-        else:
+            continue
+        try:
             found.extend(_with_layers(Entry(table[name], trace).make()))
-    return found, entries_of(trace, names, made)
+        except ValueError as error:
+            if names:
+                raise
+            refused[name] = str(error)  # there is no room for it: the menu says so
+    entries = entries_of(trace, names, [name for name in made if name not in refused])
+    return found, [replace(entry, refusal=refused.get(entry.name, entry.refusal)) for entry in entries]
 
 
 def _with_layers(explanations: Sequence[Any]) -> list[Any]:

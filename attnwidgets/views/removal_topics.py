@@ -267,6 +267,8 @@ def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray
     if source.attributions:
         # As they are given: what a view draws leaves out what a target could not read.
         matrix = np.atleast_2d(source.explanation.to(source.unit).values)
+    elif row >= 0 and not source.of_targets:
+        return np.asarray(source.row(layer, head, row), dtype=np.float64)
     else:
         matrix = source.matrix(layer, head)
     rows = np.asarray(matrix, dtype=np.float64)

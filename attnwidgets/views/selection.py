@@ -10,9 +10,10 @@ from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.interventions.specs import checked
+from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.keys import asked_about, asked_of
+from attnwidgets.views.wire.reader import REDUCTIONS
 from attnwidgets.views.wire.runtime import SharedModel
-from attnwidgets.views.wire.sources import REDUCTIONS, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,6 +10,7 @@ import { createSelection, layered, resolve } from "./selection.ts";
 import { type Opened, opened } from "./wire/opening.ts";
 import type { TilePool } from "./wire/pool.ts";
 import type {
+  AnyTileMeta,
   Axis,
   Cell,
   Header,
@@ -18,7 +19,6 @@ import type {
   Source,
   StoreState,
   Thumbs,
-  TileMeta,
   ViewOptions,
   ViewState,
 } from "./wire/wire.ts";
@@ -27,9 +27,12 @@ import type {
 export type Codes = Uint8Array | Int8Array | Int16Array;
 export type Theme = "light" | "dark";
 
-/** One decoded matrix: codes unpacked to rows * cols, row-major (the masked part of a causal map is 0). */
+/**
+ * One decoded matrix: codes unpacked to meta.rows * meta.cols, row-major (the masked part of a causal map is 0). That is a
+ * code for each of rows * cols cells, unless it is coarse (`meta.whole`): then cells share one.
+ */
 export interface Tile {
-  readonly meta: TileMeta;
+  readonly meta: AnyTileMeta;
   readonly rows: number;
   readonly cols: number;
   readonly codes: Codes;
@@ -86,8 +89,11 @@ export interface TileClient {
   row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
   /** Why the store refused this tile (without layer and head: these thumbnails), if it did. */
   failure(source: string, layer?: number, head?: HeadKey): string | undefined;
-  /** Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. */
-  thumbs(source: string): ThumbSheet | undefined;
+  /**
+   * Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. Of a source in parts
+   * those `from` the places of a layer and a head on are asked for; null: none.
+   */
+  thumbs(source: string, from?: readonly [number, number] | null): ThumbSheet | undefined;
   /** Have a method made, with the layer looked at, unless it is here; then `done` is called. The latest wins. */
   make(method: string, layer: number, done: () => void): void;
   /** What is computed now, once it takes longer than a moment. */

@@ -66,7 +66,7 @@ const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
 
 /** A tile without what is left out; the same one as long as tile and filters are. */
 export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx), source = ctx.source()): Tile {
-  if (!leavesOut(filters)) return tile;
+  if (!leavesOut(filters) || tile.meta.whole) return tile; // cells that share a code are not told apart
   const look = JSON.stringify(filters);
   const [first, second] = MADE.get(tile) ?? [];
   let made = first?.look === look ? first : second;

@@ -64,3 +64,21 @@ test("thumbnails are as many bytes as announced, or none", () => {
   assert.deepEqual([...(decodeThumbs(meta, view([1, 2, 3, 4, 5, 255]))?.codes ?? [])], [1, 2, 3, 4, 5, -1]);
   assert.equal(decodeThumbs(meta, view([1, 2])), null);
 });
+
+test("a coarse tile gives every cell the code of its block, says that it is a bound, and brings exact means", () => {
+  const bytes = new Uint8Array(3 + 5 * 4);
+  bytes.set([0, 128, 255]);
+  const means = new DataView(bytes.buffer);
+  for (let i = 0; i < 5; i += 1) means.setFloat32(3 + 4 * i, i / 8, true);
+  const meta = { ...META, codec: "u8tri", rows: 2, cols: 2, whole: [5, 5] } as const;
+  const tile = decodeTile({ ...meta, whole: [5, 5] }, new DataView(bytes.buffer));
+  assert.ok(tile);
+  assert.deepEqual([tile.rows, tile.cols, tile.codes.length], [5, 5, 4]);
+  assert.equal(tile.value(4, 4), 1);
+  assert.equal(tile.value(3, 2), tile.value(4, 0));
+  assert.equal(tile.value(2, 2), 0);
+  assert.equal(tile.text(3, 3), "1.00 or less");
+  assert.equal(tile.text(0, 0), "0");
+  assert.deepEqual([...tile.received()], [0, 0.125, 0.25, 0.375, 0.5]);
+  assert.equal(decodeTile({ ...meta, whole: [5, 5] }, view([0, 128, 255])), null, "the means are missing");
+});

@@ -26,6 +26,8 @@ function source(method: string, unit: string, stream = "self", heads: number[] |
     key: unit,
     layers: [0, 1, 2],
     computed: null,
+    coarse: false,
+    parts: false,
     heads,
     causal: false,
     signed: false,

@@ -13,6 +13,8 @@ export const SOURCE: Source = {
   layers: [0, 1, 2, 3, 4, 5],
   computed: null,
   heads: [0, 1],
+  coarse: false,
+  parts: false,
   causal: false,
   signed: false,
   stochastic: true,

@@ -188,6 +188,45 @@ test("thumbnails among the eager bytes cost no message", () => {
   assert.equal(kernel.sent.length, 0);
 });
 
+test("thumbnails in parts are joined in their places, whatever comes first", () => {
+  const part = (layer: number, head: number, scale: number[][], ...codes: number[]): void => {
+    assert.ok(store.thumbs(ID, [layer, head]) === store.thumbs(ID, null), "what is here is returned");
+    const asked = kernel.last;
+    assert.deepEqual(asked.kind === "thumbs" && asked.from, [layer, head]);
+    kernel.reply({ kind: "thumbs", id: asked.id, ...SHEET, scale, part: [layer, head] }, Uint8Array.from(codes));
+  };
+  assert.equal(store.thumbs(ID, null), undefined);
+  assert.equal(kernel.sent.length, 0, "nothing is asked for that is not on the page");
+  part(1, 0, [[], [3]], 5, 6);
+  part(0, 0, [[1], []], 1, 2);
+  part(1, 1, [[], [4]], 7, 8);
+  part(0, 1, [[2], []], 3, 4);
+  const sheet = store.thumbs(ID, null);
+  assert.deepEqual(sheet?.meta.scale, [
+    [1, 2],
+    [3, 4],
+  ]);
+  assert.deepEqual([...(sheet?.codes ?? [])], [1, 2, 3, 4, 5, 6, 7, 8]);
+  assert.equal(kernel.sent.length, 4);
+});
+
+test("a part that adds nothing ends the asking", () => {
+  store.thumbs(ID, [0, 0]);
+  kernel.reply(
+    { kind: "thumbs", id: kernel.last.id, ...SHEET, scale: [[1], []], part: [0, 0] },
+    Uint8Array.from([1, 2]),
+  );
+  store.thumbs(ID, [1, 0]);
+  kernel.reply(
+    { kind: "thumbs", id: kernel.last.id, ...SHEET, scale: [[1], []], part: [0, 0] },
+    Uint8Array.from([1, 2]),
+  );
+  assert.match(store.failure(ID) ?? "", /no more/);
+  store.thumbs(ID, [1, 0]);
+  assert.equal(kernel.sent.length, 2);
+  assert.deepEqual([...(store.thumbs(ID, null)?.codes ?? [])], [1, 2]);
+});
+
 test("nobody waits for ever for a row", async () => {
   const asked = store.row(ID, 0, 0, 1);
   mock.timers.tick(WAITING_AFTER);

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attnwidgets.views.wire.codec import decode, encode, pool, scale_of
+from attnwidgets.views.wire.codec import decode, encode, scale_of
+from attnwidgets.views.wire.pooling import pool
 
 MATRICES = arrays(
     np.float32,

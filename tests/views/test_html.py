@@ -109,7 +109,7 @@ def test_only_our_script_may_run_and_nothing_may_be_loaded(given, tmp_path):
 
 
 def test_over_the_budget_a_page_says_what_it_lacks(given, tmp_path):
-    view = aw.Heatmap(given(160, layers=6, heads=12), layer=4, head=7, units=["token"])
+    view = aw.HeadGrid(given(160, layers=6, heads=12), layer=4, head=7, units=["token"])
     everything = view.to_html(tmp_path / "all.html")
     assert "All 84 matrices" in everything.read_text()
     budget = everything.stat().st_size * 2 // 3

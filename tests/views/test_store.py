@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire import eager, thumbnails
+from attnwidgets.views.wire import eager, reader, thumbnails
 from attnwidgets.views.wire.codec import decode
 
 
@@ -123,7 +123,7 @@ def test_eager_tiles_hold_the_map(given):
 
 def test_what_is_large_comes_as_thumbnails_and_the_tile_that_is_looked_at(given):
     trace = given(140, layers=6, heads=12)
-    store = aw.Heatmap(trace, units=["token"], layer=2, head=3).store
+    store = aw.HeadGrid(trace, units=["token"], layer=2, head=3).store
     assert [(t["layer"], t["head"]) for t in store.header["tiles"]] == [(2, 3)]
     (thumbs,) = store.header["thumbs"]
     assert (thumbs["rows"], thumbs["cols"]) == (64, 64)
@@ -290,7 +290,7 @@ def test_requests_from_threads_get_their_own_answers(given):
 
 
 def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
-    monkeypatch.setattr(eager, "OVERVIEW_VALUES", aw.attention(minilm_trace).values.size - 1)
+    monkeypatch.setattr(reader, "OVERVIEW_VALUES", aw.attention(minilm_trace).values.size - 1)
     store = aw.HeadView(minilm_trace, layer=3, head=1).store
     header = store.header
     assert {(tile["source"], tile["layer"]) for tile in header["tiles"]} == {("attention/token/self", 3)}
@@ -304,7 +304,7 @@ def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
 
 def test_thumbnails_that_take_long_show_how_far_they_are(softmax, monkeypatch):
     steps = []
-    monkeypatch.setattr("attnwidgets.views.wire.thumbnails._SLOW", 2**12)
+    monkeypatch.setattr("attnwidgets.views.wire.thumbnails.SLOW_VALUES", 2**12)
     monkeypatch.setattr(
         "attnwidgets.views.wire.thumbnails.progress", lambda items, desc: steps.append(desc) or items
     )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 DEFAULT_WEIGHT = 0.5
 """Share of the residual connection that Abnar and Zuidema publish."""
 
+_MUCH = 2**22
+"""Values of a layer."""
 _KEPT = ("model", "text", "stream", "words")
 
 
@@ -55,6 +57,11 @@ def followed(trace: TraceLike | MixingMap, name: str, stream: str | None) -> Mix
         message = f"{name} needs consecutive layers, not {', '.join(map(str, source.layers))}."
         raise ValueError(message)
     return source
+
+
+def _reads_much(source: MixingMap) -> bool:
+    """Return whether a layer is so large that no view should compute one before it is looked at."""
+    return source.knows_rows and len(source.query) * len(source.key) * len(source.heads or (0,)) > _MUCH
 
 
 def decoder_alone(stream: str) -> str:
@@ -116,7 +123,7 @@ def carried_on(
         "key": source.key,
         "unit": source.unit,
         "runs_model": source.runs_model,
-        "on_demand": source.on_demand,
+        "on_demand": source.on_demand or _reads_much(source),
         "method": method,
         "stream": source.stream,
         "trace_id": source.trace_id,

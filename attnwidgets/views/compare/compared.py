@@ -15,7 +15,7 @@ from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.vectors import REDUCED, row
 from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.views.compare.aligned import aligned, are_alike, axis_of, elements
-from attnwidgets.views.wire.sources import is_attributions
+from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.views.offer import is_trace
-from attnwidgets.views.wire.sources import span
+from attnwidgets.views.wire.axes import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

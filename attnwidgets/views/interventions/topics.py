@@ -113,7 +113,7 @@ class Intervening(View):
             "to": "uniform",
         }
         checked([spec], self._intervened.reach)
-        row = trace.attention_layer(layer, stream)[head, query].numpy()
+        row = trace.attention_rows(layer, [head], [query], stream)[0, 0].numpy()
         queries, keys = (axis.units["token"] for axis in trace.axes(stream))
         return {"query": queries.labels[query], "keys": list(keys.labels)}, [_packed(row)]
 

@@ -94,24 +94,3 @@ def decode(data: bytes, codec: Codec, rows: int, cols: int, scale: float) -> NDA
         square[np.tril_indices(rows)] = codes
         codes = square
     return dequantise(codes.reshape(rows, cols), scale, signed=codec == "i8")
-
-
-def pool(values: NDArray[np.float32], rows: int, cols: int) -> NDArray[np.float32]:
-    """Return thumbnails [..., rows, cols]: the strongest value (by magnitude) of every block.
-
-    A mean would lose the peaks that one looks for in a thumbnail (their median falls to 0.13 at 512 -> 64).
-    """
-    if values.shape[-2:] == (rows, cols):
-        return values
-    high = _reduce(np.maximum, values, rows, cols)
-    if not np.any(values < 0):
-        return high
-    low = _reduce(np.minimum, values, rows, cols)
-    return np.where(-low > high, low, high)
-
-
-def _reduce(ufunc: np.ufunc, values: NDArray[np.float32], rows: int, cols: int) -> NDArray[np.float32]:
-    starts_of_rows = np.arange(rows) * values.shape[-2] // rows
-    starts_of_cols = np.arange(cols) * values.shape[-1] // cols
-    pooled = ufunc.reduceat(values, starts_of_rows, axis=-2)
-    return np.asarray(ufunc.reduceat(pooled, starts_of_cols, axis=-1), dtype=np.float32)

@@ -11,6 +11,7 @@ from attnwidgets.views.wire.thumbnails import (
     THUMB_BUDGET,
     THUMB_SIDE,
     describe_thumbs,
+    first_thumbnails,
     marked,
     padded,
     thumbnails,
@@ -23,23 +24,31 @@ if TYPE_CHECKING:
 
 TILE_BUDGET = 1_000_000
 """Bytes up to which tiles are sent without being asked for."""
-OVERVIEW_VALUES = 2**27
-"""Values behind a source up to which it is read without being asked for."""
+OPENING_VALUES = 2**27
+"""Values that are read of a large source for the thumbnails that a view opens with; others are asked for."""
+
+
+def opening_first(sources: Sequence[Source], unit: str | None) -> list[Source]:
+    """Return sources, of a large one first the unit that a view opens in: no more of it is read."""
+    main = next(iter(sources), None)
+    if main is None or not main.large:
+        return list(sources)
+    return sorted(sources, key=lambda one: (one.explanation is not main.explanation, one.unit != unit))
 
 
 class Pack:
     """The eager bytes, and where everything lies in them.
 
-    Sources are packed in the order given: a source comes whole while the tile budget lasts, else as
-    thumbnails with the tiles that are looked at first. Of a source that is computed on demand comes what
-    there is.
+    Sources are packed in the order given: a source comes whole while the tile budget lasts, else with the
+    tiles that are looked at first and, where a view shows them, its thumbnails. Of a source that is computed
+    on demand comes what there is; of a large one only what a view opens with.
 
     Args:
         sources: Most important first.
         first: Layer and head that a view opens with.
         after: What was packed before; its bytes and its entries come first, and its budget is gone.
         all_heads: A view opens with every head of the layer: they come while the budget lasts.
-        overview: Whether the first source comes with thumbnails however large it is: a view opens with them.
+        overview: Whether a view shows thumbnails.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class Pack:
         overview: bool = False,
     ) -> None:
         self._all_heads = all_heads
+        self._overview = overview
         self.ids: frozenset[str] = frozenset(source.id for source in sources)
         self.thumbs: list[dict[str, Any]] = []
         self.tiles: list[dict[str, Any]] = []
@@ -68,7 +78,7 @@ class Pack:
             if source.on_demand:
                 self._add_computed(source, first)
             else:
-                self._add(source, first, place == 0, overview=overview)
+                self._add(source, first, place == 0)
 
     @property
     def data(self) -> bytes:
@@ -78,28 +88,30 @@ class Pack:
     def _add_computed(self, source: Source, first: tuple[int, int | str]) -> None:
         if not source.ready:
             return
-        self._thumbnails(source)
+        if self._overview:
+            self._thumbnails(source)
         for layer in sorted(source.ready, key=lambda number: number != first[0]):
             for key in source.heads_of_tiles(layer):
                 if self.room_for_tiles <= 0:
                     return
                 self._tile(source, layer, key)
 
-    def _add(self, source: Source, first: tuple[int, int | str], opens: bool, *, overview: bool) -> None:
-        is_large = source.size > OVERVIEW_VALUES
-        if is_large and not opens:
+    def _add(self, source: Source, first: tuple[int, int | str], opens: bool) -> None:
+        if source.large and not opens:
             return
         rows, cols = source.shape
         heads = 1 if source.heads is None else len(source.heads)
         dense = len(source.layers) * heads * rows * cols
         reduced = 0 if source.heads is None else 2 * len(source.layers) * rows * cols
-        fits = not is_large and dense + reduced <= self.room_for_tiles
+        fits = not source.large and dense + reduced <= self.room_for_tiles
         if fits and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
             self._whole(source, rows, cols)
             return
-        if source.heads is not None and (overview or not is_large):
-            self._thumbnails(source)
         layer = first[0] if first[0] in source.layers else source.layers[0]
+        # Where rows are no shares, a range for all maps is read off thumbnails.
+        ranged = not source.stochastic and not source.large
+        if source.heads is not None and (self._overview or ranged):
+            self._thumbnails(source, layer)
         keys = source.heads_of_tiles(layer)
         opened = first[1] if first[1] in keys else keys[0]
         if fits:
@@ -119,7 +131,7 @@ class Pack:
             scale = [scale_of(head, stochastic=source.stochastic) for head in values]
             block = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
             scales.append(marked(source, layer, scale))
-            present = len(source.layer(layer))
+            present = source.count(layer)
             for place, (key, value) in enumerate(zip(source.heads or ("-",), scale, strict=True)):
                 self.length += rows * cols
                 if place >= present:
@@ -147,8 +159,11 @@ class Pack:
                 for key in ("mean", "max"):
                     self._tile(source, layer, key)
 
-    def _thumbnails(self, source: Source) -> None:
-        made = thumbnails(source, self.room_for_thumbs)
+    def _thumbnails(self, source: Source, layer: int = 0) -> None:
+        if source.parts:
+            made = first_thumbnails(source, layer, OPENING_VALUES)
+        else:
+            made = thumbnails(source, self.room_for_thumbs)
         if made is None:
             return  # the budget is spent on sources that came first; a view asks for these
         self.thumbs.append({**made.meta(), "offset": self.length, "length": len(made.data)})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.wire.requests import fault
-from attnwidgets.views.wire.thumbnails import thumbnails
+from attnwidgets.views.wire.thumbnails import some_thumbnails, thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Answer = tuple[dict[str, Any], list[bytes]]
 
 
-LAYER_BYTES = 8_000_000
-"""Beyond it a message that answers for several heads of a layer takes no further one."""
+LAYER_BYTES = 3_900_000
+"""What a message that answers for several heads of a layer may hold, unless one alone is more."""
 
 
 def reply(request: dict[str, Any], source: Callable[[str], Source]) -> Answer:
@@ -60,7 +60,7 @@ def _layer(source: Source, request: dict[str, Any]) -> Answer:
     parts: list[bytes] = []
     length = 0
     for head in request["heads"]:
-        if length >= LAYER_BYTES:  # the browser asks for the rest
+        if length and length + source.tile_bytes > LAYER_BYTES:  # the browser asks for the rest
             break
         try:
             tile = source.tile(request["layer"], head)
@@ -77,14 +77,17 @@ def _layer(source: Source, request: dict[str, Any]) -> Answer:
 def _row(source: Source, request: dict[str, Any]) -> Answer:
     if request["layer"] not in source.ready and request["layer"] in source.layers:
         raise ValueError(f"layer {request['layer']} is not computed yet.")
-    values, row = source.matrix(request["layer"], request["head"]), int(request["row"])
-    if not 0 <= row < len(values):
-        raise IndexError(f"row {row} is out of range: the rows are 0 to {len(values) - 1}.")
+    row = int(request["row"])
+    values = source.row(request["layer"], request["head"], row)
     place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
-    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values[row], dtype="<f4").tobytes()]
+    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values, dtype="<f4").tobytes()]
 
 
 def _thumbs(source: Source, request: dict[str, Any]) -> Answer:
+    if source.parts:
+        place, head = map(int, request.get("from") or (0, 0))
+        some = some_thumbnails(source, place, head)
+        return {"kind": "thumbs", "id": request["id"], **some.meta()}, [some.data]
     made = thumbnails(source)
     if made is None:
         raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")

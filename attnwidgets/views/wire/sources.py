@@ -1,10 +1,8 @@
-"""A source: one method in one unit and one stream, described for the browser and read tile by tile."""
+"""A source: one method in one unit and one stream, described for the browser and sent tile by tile."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,22 +10,22 @@ import numpy as np
 from attnwidgets.explanations.conservation_note import sums_of, verdict_of
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.tracing.text.words import RULES, STANDARD
+from attnwidgets.views.wire.axes import axis, target_axis
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
 from attnwidgets.views.wire.keys import is_by_layer
+from attnwidgets.views.wire.reader import COARSE_SIDE, TILE_VALUES, Reader
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.views.wire.codec import Codec
 
-REDUCTIONS = ("mean", "max")
-"""Reductions over heads a view may ask for by name."""
+_SAMPLE = 16  # rows by which it is told whether those of a long map are shares
+_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
+_FINEST = {"token", "patch", "frame"}
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One encoded matrix and what wire.ts calls its TileMeta."""
+    """One encoded matrix and what wire.ts calls its TileMeta; `whole` is the shape behind a Coarse one."""
 
     source: str
     layer: int
@@ -37,10 +35,11 @@ class Tile:
     codec: Codec
     scale: float
     data: bytes
+    whole: tuple[int, int] | None = None
 
     def meta(self) -> dict[str, Any]:
         """Return what the browser needs to read the bytes."""
-        return {
+        described = {
             "source": self.source,
             "layer": self.layer,
             "head": self.head,
@@ -50,17 +49,13 @@ class Tile:
             "gamma": GAMMA,
             "scale": self.scale,
         }
+        return described if self.whole is None else described | {"whole": list(self.whole)}
 
 
-def is_attributions(explanation: Any) -> bool:
-    """Return whether an explanation holds values per token rather than token by token."""
-    return not hasattr(explanation, "query")
+class Source(Reader):
+    """Describes one explanation in one unit for the browser, and encodes its matrices.
 
-
-class Source:
-    """Reads one explanation in one unit.
-
-    Aggregation to the unit happens when a number is first asked for; describing a source costs nothing.
+    Describing costs nothing; see `Reader` for what is read.
 
     Args:
         explanation: A MixingMap, or Attributions.
@@ -73,34 +68,29 @@ class Source:
     def __init__(
         self, explanation: Any, method: str, unit: str, *, targets: bool = False, whole: Any = None
     ) -> None:
-        self.explanation = explanation
         self.method = method
-        self.unit = unit
         self.targets = targets
-        self.attributions = is_attributions(explanation)
-        # What attributions say of a layer has their targets as rows, unless it is of every pair of tokens.
-        self.of_targets = self.attributions or (
-            whole is not None
-            and explanation.query != explanation.key
-            and len(explanation.query) == len(whole.targets)
-        )
-        self._whole = explanation if self.attributions else whole if self.of_targets else None
         self.stream: str = getattr(explanation, "stream", "") or "self"
-        self.id = f"{method}/{unit}/{self.stream}"
-        self.layers: tuple[int, ...] = (
-            (0,) if self.attributions else tuple(int(n) for n in explanation.layers)
-        )
-        heads = None if self.attributions else explanation.heads
-        self.heads: tuple[int, ...] | None = None if heads is None else tuple(int(n) for n in heads)
-        self.on_demand = bool(getattr(explanation, "on_demand", False))
+        super().__init__(explanation, unit, f"{method}/{unit}/{self.stream}", whole)
         # What would have to be computed to be known: room for a sign costs a bit of precision.
         self.signed = self._fact("signed", unknown=True, absent=self.attributions)
-        self.stochastic = bool(self.ready) and bool(getattr(explanation, "stochastic", False))
-        self._lock = Lock()
-        self._in_unit: Any = explanation if explanation.unit == unit else None
+        self.stochastic = bool(self.ready) and self._holds_shares()
+
+    def _holds_shares(self) -> bool:
+        if not self.long:
+            return bool(getattr(self.explanation, "stochastic", False))
+        known: bool | None = self.explanation.known("stochastic")
+        if known is None:  # as the map itself does, but from some rows of its first layer
+            count = self.explanation.shape[-2]
+            rows = self.explanation.rows(
+                self.layers[0], None, sorted({*range(0, count, -(-count // _SAMPLE))})
+            )
+            off = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0)
+            known = bool(rows.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _SUM_TO_ONE)
+        return known
 
     def _fact(self, name: str, *, unknown: bool, absent: bool = False) -> bool:
-        if not self.on_demand:
+        if not self.on_demand and not self.long:
             return bool(getattr(self.explanation, name, absent))
         known = self.explanation.known(name)
         return unknown if known is None else bool(known)
@@ -110,19 +100,13 @@ class Source:
     def axes(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the query and the key Axis of wire.ts."""
         if self.attributions:
-            return _target_axis(self.explanation), axis(self.explanation.axis, self.unit)
+            return target_axis(self.explanation), axis(self.explanation.axis, self.unit)
         return axis(self.explanation.query, self.unit), axis(self.explanation.key, self.unit)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of a tile."""
-        query, key = self.axes()
-        return len(query["labels"]), len(key["labels"])
-
-    @property
-    def size(self) -> int:
-        """How many values lie behind this source, in the unit that they were given in."""
-        return math.prod(self.explanation.shape)
+    def parts(self) -> bool:
+        """Whether its thumbnails come a few heads at a time."""
+        return self.large and self.heads is not None and not self.on_demand
 
     @property
     def pinnable(self) -> tuple[int, int]:
@@ -145,11 +129,6 @@ class Source:
         about = f" for {rows[0]!r}" if len(rows) == 1 < len(self.explanation.key_labels) else ""
         return f"{title}{about}, by layer"
 
-    @property
-    def ready(self) -> tuple[int, ...]:
-        """The layers that can be read at once, without running a model."""
-        return self.explanation.computed_layers if self.on_demand else self.layers
-
     def describe(self, query: str, key: str) -> dict[str, Any]:
         """Return the Source of wire.ts; `query` and `key` name its axes in the header."""
         return {
@@ -163,6 +142,8 @@ class Source:
             "layers": list(self.layers),
             "computed": list(self.ready) if self.on_demand else None,
             "heads": None if self.heads is None else list(self.heads),
+            "coarse": self.coarse,
+            "parts": self.parts,
             "causal": self.causal,
             "signed": self.signed,
             "stochastic": self.stochastic,
@@ -183,134 +164,48 @@ class Source:
 
     def _note(self) -> str:
         shown = self._in_unit
-        taken = taken_by_first(shown) if hasattr(shown, "held_layers") else ""
+        # It is read from whole layers, which a large map is spared.
+        taken = taken_by_first(shown) if hasattr(shown, "held_layers") and not self.large else ""
         return "; ".join(filter(None, (self._unit_note(), taken)))
 
     def _unit_note(self) -> str:
-        if self.unit in {"token", "patch", "frame"}:
-            return ""
-        axis = self.explanation.axis if self.attributions else self.explanation.key
-        rule = axis.units[self.unit].rule if self.unit in axis.units else ""
+        side = self.explanation.axis if self.attributions else self.explanation.key
+        rule = side.units[self.unit].rule if self.unit in side.units else ""
         found = f"words by the rule {rule!r}; " if rule in RULES and rule != STANDARD else ""
         if self.attributions:
-            return f"{found}sum over the pieces of a {self.unit}"
-        return f"{found}sum over key pieces, mean over query pieces"
+            return "" if self.unit in _FINEST else f"{found}sum over the pieces of a {self.unit}"
+        rows, cols = self.shape
+        tokens = f"{max(len(self.explanation.query), len(self.explanation.key)):,} tokens"
+        if self.coarse:
+            block = f"{-(-rows // COARSE_SIDE)} × {-(-cols // COARSE_SIDE)}"
+            what = f"{max(rows, cols):,} {self.unit}s"
+            return (
+                f"{what}: each cell drawn is the largest of {block}; a pin asks the kernel for its exact row"
+            )
+        if self.unit in _FINEST:
+            return ""
+        aggregated = f"{found}sum over key pieces, mean over query pieces"
+        if self.weights <= TILE_VALUES:
+            return aggregated
+        return f"{tokens}: shown by {self.unit}s; choose tokens for single ones · {aggregated}"
 
-    # -- numbers -----------------------------------------------------------------------------------
-
-    def heads_of_tiles(self, layer: int) -> tuple[int | str, ...]:
-        """Return every head key a tile of a layer can have."""
-        if self.heads is None:
-            return ("-",)
-        return (*self.heads[: len(self.layer(layer))], *REDUCTIONS)
-
-    def layer(self, layer: int) -> NDArray[np.float32]:
-        """Return [head, query, key] of one layer; one head where there is no head axis.
-
-        A pruned layer has fewer heads than `heads` counts.
-
-        Raises:
-            IndexError: The layer is not one of this source's.
-        """
-        if layer not in self.layers:
-            raise IndexError(f"layer={layer} is not in {self.id}, which has layers {span(self.layers)}.")
-        held = self._aggregated()
-        values = held.values if self.attributions else held.layer(layer)
-        values = np.asarray(values, dtype=np.float32)
-        if self.heads is None:
-            values = values.reshape(1, *self.shape)
-        beyond = self._beyond()
-        # What comes after what a target was read from is no zero.
-        return values if beyond is None else np.asarray(np.where(beyond, np.float32(np.nan), values))
-
-    def _beyond(self) -> NDArray[np.bool_] | None:
-        """Return which cells [target, source] stand for sources that a target cannot read; None for none."""
-        whole = self._whole
-        if whole is None or getattr(whole, "reach", None) is None:
-            return None
-        found: NDArray[np.bool_] = whole.to(self.unit).beyond()
-        return found
-
-    def matrix(self, layer: int, head: int | str) -> NDArray[np.float32]:
-        """Return [query, key] of one layer and one head or reduction.
-
-        Raises:
-            IndexError: There is no such layer or head.
-        """
-        values = self.layer(layer)
-        if self.heads is None:
-            if head in {"-", *REDUCTIONS}:
-                return np.asarray(values[0])
-            raise IndexError(f"head={head!r} was asked for, but {self.id} has no heads.")
-        if head == "mean":
-            return np.asarray(values.mean(axis=0))
-        if head == "max":
-            return np.asarray(values.max(axis=0))
-        heads = self.heads[: len(values)]
-        if head not in heads:
-            offered = f"heads {span(heads)}, 'mean' and 'max'"
-            raise IndexError(f"head={head!r} is not in layer {layer} of {self.id}, which has {offered}.")
-        return np.asarray(values[heads.index(int(head))])
+    # -- tiles -------------------------------------------------------------------------------------
 
     def tile(self, layer: int, head: int | str) -> Tile:
         """Return one encoded matrix. Raises like `matrix`."""
-        values = self.matrix(layer, head)
+        values, means = self.overview(layer, head)
         scale = scale_of(values, stochastic=self.stochastic)
         data, codec = encode(values, scale=scale, signed=self.signed, causal=self.causal)
-        return Tile(self.id, layer, head, values.shape[0], values.shape[1], codec, scale, data)
+        rows, cols = values.shape
+        if not self.coarse:
+            return Tile(self.id, layer, head, rows, cols, codec, scale, data)
+        data += means.astype("<f4").tobytes()
+        return Tile(self.id, layer, head, rows, cols, codec, scale, data, self.shape)
 
-    def _aggregated(self) -> Any:
-        # Two requests may arrive at once, beside a running cell: aggregate once.
-        with self._lock:
-            if self._in_unit is None:
-                self._in_unit = self.explanation.to(self.unit)
-            return self._in_unit
-
-
-def span(numbers: tuple[int, ...]) -> str:
-    """Return "0 to 5", or the numbers where they have gaps."""
-    if len(numbers) > 1 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(str(n) for n in numbers)
-
-
-def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
-    """Return the Axis of wire.ts: the display elements of a side, with the tokens behind each."""
-    elements = tokens.units.get(unit) or next(iter(tokens.units.values()))
-    spans = [list(span) for span in elements.spans]
-    plain = spans == [[i] for i in range(len(spans))]
-    boundary = None
-    if tokens.boundary is not None:
-        after = [i for i, members in enumerate(spans) if members and min(members) >= tokens.boundary]
-        boundary = after[0] if after else None
-    return {
-        "unit": unit,
-        "labels": [str(label) for label in elements.labels],
-        "spans": None if plain and len(spans) == len(tokens) else spans,
-        "special": [int(flag) for flag in elements.special],
-        "segment": [int(tokens.segment[members[0]]) if members else 0 for members in spans],
-        "boundary": boundary,
-        "grid": None if elements.grid is None else list(elements.grid),
-    }
-
-
-def target_labels(attributions: Any) -> list[str]:
-    """Return the name of every row of attributions: its target, less its foil."""
-    rows = np.atleast_2d(np.asarray(attributions.values)).shape[0]
-    target = attributions.target
-    names = list(target) if isinstance(target, (list, tuple)) and len(target) == rows else [target] * rows
-    foil = getattr(attributions, "foil", None)
-    return [str(name or "") if foil is None else f"{name} − {foil}" for name in names]
-
-
-def _target_axis(attributions: Any) -> dict[str, Any]:
-    labels = target_labels(attributions)
-    return {
-        "unit": "target",
-        "labels": labels,
-        "spans": None,
-        "special": [0] * len(labels),
-        "segment": [0] * len(labels),
-        "boundary": None,
-        "grid": None,
-    }
+    @property
+    def tile_bytes(self) -> int:
+        """How many bytes a tile may have."""
+        rows, cols = self.shape
+        if not self.coarse:
+            return rows * cols
+        return min(rows, COARSE_SIDE) * min(cols, COARSE_SIDE) + 4 * cols

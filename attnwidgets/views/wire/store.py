@@ -11,10 +11,11 @@ from traitlets import Bytes, Dict
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
-from attnwidgets.views.wire.eager import Pack
+from attnwidgets.views.wire.eager import Pack, opening_first
 from attnwidgets.views.wire.header import describe, looked_at
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
+from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.requests import fault
 from attnwidgets.views.wire.runtime import SharedModel
@@ -52,6 +53,7 @@ class TileStore(SharedModel):
         self._all_heads = False
         self._base: Pack | None = None
         self._overview = False
+        self._opens: str | None = None
         super().__init__()
         self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
@@ -81,6 +83,7 @@ class TileStore(SharedModel):
         menu: Sequence[Entry] = (),
         askable: Mapping[str, Entry] | None = None,
         overview: bool = False,
+        opens: str | None = None,
     ) -> list[str]:
         """Make explanations known to the browser and return their method keys, then those of the menu.
 
@@ -97,6 +100,7 @@ class TileStore(SharedModel):
             menu: What the view can make when it is chosen.
             askable: By name, methods among the explanations that can be asked about other targets.
             overview: Whether the view opens with thumbnails of all heads.
+            opens: The unit that it opens in; None: the first one.
         """
         keys: list[str] = []
         before = self._contents()
@@ -133,6 +137,7 @@ class TileStore(SharedModel):
             self._units[key] = known | frozenset(units) if known and units else frozenset()
         if self._contents() != before:
             self._base = None
+            self._opens = opens
             self._first = looked_at(self.sources(), first)
             self.announce()
         return keys
@@ -213,7 +218,7 @@ class TileStore(SharedModel):
             return
         base = self._base
         if base is None:
-            kept = [source for source in sources if not source.on_demand]
+            kept = opening_first([source for source in sources if not source.on_demand], self._opens)
             opens = Pack(kept, self._first, all_heads=self._all_heads, overview=self._overview)
             base = self._base = opens
         pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
@@ -331,16 +336,23 @@ class TileStore(SharedModel):
             self._reply(*self.answer(content))
 
     def _awaited(self, request: dict[str, Any]) -> Source | None:
-        """Return the source that must compute a layer before it can answer a request."""
+        """Return the source that must compute a layer, or read much, before it can answer a request."""
         source, layer = self._sources.get(request.get("source", "")), request.get("layer")
-        waits = source is not None and layer in source.layers and layer not in source.ready
-        return source if waits and request["kind"] in {"tile", "layer"} else None
+        if source is None or layer not in source.layers or request["kind"] not in {"tile", "layer"}:
+            return None
+        if layer not in source.ready:
+            return source
+        heads = request.get("heads", [request.get("head")])
+        return source if source.long and source.reads(heads) > SLOW_VALUES else None
 
     def _compute(self, request: dict[str, Any]) -> None:
         source = self._source(request.get("source", ""))
-        source.layer(request["layer"])
+        was_ready = request["layer"] in source.ready
+        if not was_ready:
+            source.layer(request["layer"])
         self._reply(*self.answer(request))
-        self.announce()
+        if not was_ready:
+            self.announce()
 
     def answer(self, request: dict[str, Any]) -> Answer:
         """Return the Reply of wire.ts to a Request for numbers, and its buffers."""

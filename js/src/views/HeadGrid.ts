@@ -6,6 +6,7 @@
 import { heatMap } from "../colour.ts";
 import type { ThumbSheet } from "../context.ts";
 import {
+  atEnd,
   createWatch,
   density,
   fill,
@@ -70,6 +71,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   // Among other views there is a Heatmap beside it.
   const isAlone = ctx.el === root;
   let width = 0;
+  let inView = false;
   let side = 0;
   let drawn = "";
   const isOffered = createWatch();
@@ -117,7 +119,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const draw = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
-    const found = ctx.tiles.thumbs(source.id);
+    const found = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
     const [rows, cols] = sizes(source);
     const why = found ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
@@ -129,7 +131,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (found && found !== sheet) peaks = peaksOf(found);
       [drawn, sheet] = [look, found];
       layOut(source);
-      flag(plot, "data-empty", !found || source.computed !== null);
+      flag(plot, "data-empty", !found || source.computed !== null || lacking(source) !== null);
       plot.ariaBusy = String(!found);
       const foot = found && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
       if (found) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, found));
@@ -137,7 +139,17 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (foot) bars(side * dots, foot);
       legend(source, found ? Math.max(0, ...peaks.flat()) : 1, why);
     }
+    const next = source.parts && inView ? lacking(source) : null;
+    if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
     point();
+  };
+
+  /** Of a source in parts, the first thumbnail on the page that is not here. */
+  const lacking = (source: Source): Spot | null => {
+    const isMissing = (at: Spot | null): boolean => at !== null && sheet?.meta.scale[at.layer]?.[at.head] === undefined;
+    const first = source.parts ? now.lines.flatMap(({ spots }) => spots).find(isMissing) : null;
+    // Heads of a layer come in their order.
+    return first ? { layer: first.layer, head: sheet?.meta.scale[first.layer]?.length ?? 0 } : null;
   };
 
   const layOut = (source: Source): void => {
@@ -201,7 +213,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   const legend = (source: Source, common: number, why: string): void => {
     const top = scale.common() ? common : 1;
-    const pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
+    let pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
+    if (lacking(source)) {
+      const here = sheet?.meta.scale.flat().length ?? 0;
+      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are here, the others come as they are seen`;
+    }
     scale.show({
       map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
       range: [source.signed ? -top : 0, top],
@@ -316,6 +332,12 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     },
     "← → ↑ ↓: move · Home End: first, last · Enter: select · Esc: back",
   );
+  const watch = new IntersectionObserver((entries) => {
+    inView = entries.at(-1)?.isIntersecting ?? false;
+    draw();
+  });
+  watch.observe(plot);
+  atEnd(signal, () => watch.disconnect());
   const knockout = createKnockout(ctx, plot, answers, signal, meant, point);
   watchWidth(
     root,

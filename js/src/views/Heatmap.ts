@@ -6,7 +6,7 @@
 import { heatMap, lut } from "../colour.ts";
 import type { Tile } from "../context.ts";
 import { assign, createWatch, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
-import { filtered, filterPlace, filtersOf, setFilters } from "../filters.ts";
+import { filtered, filterPlace, filtersOf, leavesOut, setFilters } from "../filters.ts";
 import { roundUp } from "../numbers.ts";
 import type { Axis, Cell, Source } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
@@ -115,10 +115,13 @@ export const renderHeatmap = view((around, root, signal) => {
     const name = [source.id, layer, head, map, JSON.stringify(chosen), ends].join("|");
     if (name === painted) return;
     [painted, paintedSource] = [name, source.id];
-    const { rows, cols, codes } = tile;
+    const { codes, meta } = tile;
+    const { rows, cols } = meta;
     const whole: Matrix = { codes, start: 0, rows, cols, causal: source.causal && rows === cols };
-    const { pool } = size;
-    const matrix = maxPool(whole, pool);
+    // Cells of one code, of one pixel.
+    const coarse = Math.ceil(tile.cols / cols);
+    const pool = coarse * Math.max(1, Math.ceil(size.pool / coarse));
+    const matrix = maxPool(whole, pool / coarse);
     if (image?.width !== matrix.cols || image.height !== matrix.rows) image = new ImageData(matrix.cols, matrix.rows);
     const signed = tile.meta.codec === "i8";
     const table = lut(map, { ...tile.meta, range: ends, mode: scale.mode(), signed });
@@ -126,19 +129,21 @@ export const renderHeatmap = view((around, root, signal) => {
     show(image);
     flag(plot, "data-causal", whole.causal);
     flag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
-    const pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
+    let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
+    if (meta.whole && leavesOut(chosen)) pooled += ", none left out: filters take words or sentences";
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };
 
   /** The end of a range for all layers and heads; 0 where it is not known yet. */
-  const largest = (shown: Tile, { id, stochastic, computed }: Source): number => {
-    if (stochastic) return shown.meta.scale;
-    return computed ? 0 : roundUp(Math.max(0, ...(tiles.thumbs(id)?.meta.scale.flat() ?? [])));
+  const largest = (shown: Tile, source: Source): number => {
+    if (source.stochastic) return shown.meta.scale;
+    if (source.computed || source.parts) return 0;
+    return roundUp(Math.max(0, ...(tiles.thumbs(source.id)?.meta.scale.flat() ?? [])));
   };
 
   const rangeButton = (source: Source): readonly [string, string] | null => {
     const maps = source.layers.length * (source.heads?.length ?? 1);
-    if (!source.stochastic && (maps < 2 || source.computed)) return null;
+    if (!source.stochastic && (maps < 2 || source.computed || source.parts)) return null;
     return scale.common()
       ? [
           source.stochastic && !source.signed ? "range: 0–1" : "range: all maps",

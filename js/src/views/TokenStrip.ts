@@ -10,7 +10,7 @@ import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../filters
 import { printed, tickText } from "../numbers.ts";
 import { translateIndex } from "../selection.ts";
 import { LATER } from "../wire/codec.ts";
-import type { Axis, Cell, Source } from "../wire/wire.ts";
+import type { Axis, Cell, Filters, Source } from "../wire/wire.ts";
 import { createHeading, createReadout, only, view } from "./frame.ts";
 import { createExactRows, nameOf } from "./readout.ts";
 import { withSaved } from "./saved.ts";
@@ -35,6 +35,8 @@ interface Reading {
 const MOST_NAMED = 3;
 /** Other targets whose values are read with one. */
 const MOST_OTHERS = 8;
+/** A tile's own filter has left special tokens out. */
+const NOTHING_MORE: Pick<Filters, "special"> = { special: "show" };
 /** So many targets have a strip each; of more, one is chosen. */
 const STACKED = 3;
 
@@ -171,7 +173,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     const tile = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     const left = tile && filtered(ctx, tile, chosen);
-    const exact = query >= 0 ? exactRows(query, !preview) : undefined;
+    // The cells of a coarse tile are no row: also a preview is asked for.
+    const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
     if (!isRead(left, exact, query) && reading) return { ...reading, preview };
     const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
@@ -181,7 +184,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     const counted = filtered(ctx, tile, { ...chosen, mass: 1, least: 0 });
     const { special } = ctx.axisOf(source.key);
     const mean = counted.received();
-    const values = leavesOut(chosen) ? trimmed(mean, special, { ...chosen, special: "show" }, false) : mean;
+    const { special: how } = tile?.meta.whole ? chosen : NOTHING_MORE;
+    const values = leavesOut(chosen) ? trimmed(mean, special, { ...chosen, special: how }, false) : mean;
     return { values, all, exact: false, query, preview: false };
   };
 

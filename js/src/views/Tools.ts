@@ -67,7 +67,7 @@ export const renderTools = view((ctx, root, signal) => {
     if (ctx.header().sources.length === 0) return "";
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
-    if (!tile) return "";
+    if (!tile || tile.meta.whole) return "";
     const quoted = (label: string): string => `"${label.replaceAll('"', '""').replace(/^[=+@-](?![\d.]*$)/, "'$&")}"`;
     const [rows, cols] = [ctx.axisOf(source.query).labels, ctx.axisOf(source.key).labels];
     const line = (label: string, row: number): string =>

@@ -7,13 +7,15 @@ export type TileAsk = { kind: "tile"; source: string; layer: number; head: HeadK
 export type LayerAsk = { kind: "layer"; source: string; layer: number; heads: HeadKey[] };
 export type RowAsk = { kind: "row"; source: string; layer: number; head: HeadKey; row: number };
 export type MethodAsk = { kind: "method"; source: string; layer: number };
-export type Ask = TileAsk | LayerAsk | RowAsk | MethodAsk | { kind: "thumbs"; source: string };
+export type ThumbsAsk = { kind: "thumbs"; source: string; from?: readonly [number, number] };
+export type Ask = TileAsk | LayerAsk | RowAsk | MethodAsk | ThumbsAsk;
 
 /** Values of a layer that is fetched before it is looked at. */
 const MOST_AHEAD = 2 ** 24;
 
 /** One name for all that ask for the same. */
-export const keyOfAsk = (ask: Ask): string => keyOf(ask.kind === "method" ? { source: ask.source } : ask);
+export const keyOfAsk = (ask: Ask): string =>
+  keyOf(ask.kind === "method" || ask.kind === "thumbs" ? { source: ask.source } : ask);
 
 /**
  * The layers before and after one, likely to be wanted next; only those that nothing need be computed for, and none
@@ -23,7 +25,7 @@ export function neighbours<A extends TileAsk | LayerAsk>(header: Header | undefi
   const source = header?.sources.find((s) => s.id === ask.source);
   const { layers = [], computed = null } = source ?? {};
   const [rows = 0, cols = 0] = [source?.query, source?.key].map((axis) => header?.axes[axis ?? ""]?.labels.length);
-  if (ask.kind === "layer" && ask.heads.length * rows * cols > MOST_AHEAD) return [];
+  if ((ask.kind === "layer" ? ask.heads.length : 1) * rows * cols > MOST_AHEAD) return [];
   const at = layers.indexOf(ask.layer);
   const near = at < 0 ? [] : [layers[at + 1], layers[at - 1]];
   return near.flatMap((layer) =>

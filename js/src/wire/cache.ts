@@ -4,12 +4,13 @@ import type { ThumbSheet, Tile } from "../context.ts";
 import { decodeThumbs, decodeTile } from "./codec.ts";
 import { createEager, type Eager, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
-import type { Placed, Reply, TileMeta } from "./wire.ts";
+import type { AnyTileMeta, Part, Placed, Reply } from "./wire.ts";
 
 /** Bytes of decoded tiles kept; thumbnails and exact rows may take a fraction of that each. */
 export const CACHE_BYTES = 64 * 2 ** 20;
 
 const CUT = "the reply was cut";
+const NO_MORE = "there are no more thumbnails";
 
 export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
 
@@ -24,11 +25,34 @@ export interface Cache {
   keep(msg: DataReply, buffer: DataView): string | null;
 }
 
+const countOf = (sheet: ThumbSheet | undefined): number => sheet?.meta.scale.flat().length ?? 0;
+
+/** A sheet with some heads more of a layer; as it was, where they do not follow those that are here. */
+function joined(sheet: ThumbSheet | undefined, more: ThumbSheet & { meta: Partial<Part> }): ThumbSheet | undefined {
+  const { rows, cols, part } = more.meta;
+  if (!part) return more;
+  const [layer, head] = part;
+  const scale = sheet?.meta.scale ?? more.meta.scale.map(() => []);
+  const fits = !sheet || (sheet.meta.rows === rows && sheet.meta.cols === cols);
+  if (!fits || scale[layer]?.length !== head) return sheet;
+  const at = scale.slice(0, layer + 1).flat().length * rows * cols;
+  const before = sheet?.codes ?? more.codes.subarray(0, 0);
+  const codes = new (more.codes.constructor as Uint8ArrayConstructor)(before.length + more.codes.length);
+  codes.set(before.subarray(0, at));
+  codes.set(more.codes, at);
+  codes.set(before.subarray(at), at + more.codes.length);
+  return { meta: { ...more.meta, scale: scale.map((heads, i) => [...heads, ...(more.meta.scale[i] ?? [])]) }, codes };
+}
+
 export function createCache(): Cache {
   const tiles = new ByteLru<Tile>(CACHE_BYTES);
   const sheets = new ByteLru<ThumbSheet>(CACHE_BYTES / 4);
   const rows = new ByteLru<Float32Array>(CACHE_BYTES / 16);
   let eager: Eager | undefined;
+  const thumbsOf = (key: string): ThumbSheet | undefined => {
+    const [sent, asked] = [eager?.thumbs(key) ?? undefined, sheets.get(key)];
+    return countOf(asked) > countOf(sent) ? asked : sent;
+  };
   return {
     read(model) {
       eager = model && createEager(model);
@@ -44,7 +68,7 @@ export function createCache(): Cache {
       tiles.set(key, tile, tile.codes.byteLength);
       return tile;
     },
-    thumbs: (key) => eager?.thumbs(key) ?? sheets.get(key),
+    thumbs: thumbsOf,
     row: (key) => rows.get(key),
     keep(msg, buffer) {
       const key = keyOf(msg);
@@ -54,12 +78,16 @@ export function createCache(): Cache {
         const values = Float32Array.from({ length }, (_, i) => buffer.getFloat32(4 * i, true));
         rows.set(key, values, buffer.byteLength);
       } else if (msg.kind === "thumbs") {
-        const sheet = decodeThumbs(msg, buffer);
-        if (!sheet) return CUT;
-        sheets.set(key, sheet, buffer.byteLength);
+        const here = thumbsOf(key);
+        const more = decodeThumbs(msg, buffer);
+        if (!more) return CUT;
+        const sheet = joined(here, more);
+        // Who goes on asking for what never comes would ask for ever.
+        if (!sheet || (here && countOf(sheet) <= countOf(here))) return NO_MORE;
+        sheets.set(key, sheet, sheet.codes.length);
       } else {
         const whole = { ...msg, offset: 0, length: buffer.byteLength };
-        for (const meta of msg.kind === "tile" ? [whole as TileMeta & Placed] : msg.tiles) {
+        for (const meta of msg.kind === "tile" ? [whole as AnyTileMeta & Placed] : msg.tiles) {
           const { offset, length } = meta;
           if (offset + length > buffer.byteLength) return CUT;
           const tile = decodeTile(meta, new DataView(buffer.buffer, buffer.byteOffset + offset, length));

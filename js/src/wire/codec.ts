@@ -1,7 +1,7 @@
 /** Decoding tiles: codes to values, and values to as many digits as the code can stand for. */
 import type { Codes, ThumbSheet, Tile } from "../context.ts";
 import { withinError } from "../numbers.ts";
-import type { Thumbs, TileMeta } from "./wire.ts";
+import type { AnyTileMeta, Thumbs, TileMeta } from "./wire.ts";
 
 /** The code of what a filter leaves out, or what a row cannot read: no zero. */
 export const HIDDEN = 256;
@@ -62,20 +62,26 @@ export function valueTable(isSigned: boolean, gamma: number, scale: number): Flo
 }
 
 /** A tile from its bytes, or null when they are not what the header promises (a truncated message). */
-export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
-  const { rows, cols, codec, gamma, scale } = meta;
+export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
+  const { rows: high, cols: wide, codec, gamma, scale, whole } = meta;
+  const [rows, cols] = whole ?? [high, wide];
   const packed = codec === "u8tri";
-  if (bytes.byteLength !== encodedLength(meta) || (packed && rows !== cols)) return null;
+  const length = encodedLength(meta);
+  if (bytes.byteLength !== length + (whole ? 4 * cols : 0) || (packed && high !== wide)) return null;
   // A copy: the message's buffer may be shared with other tiles and would be kept alive whole.
-  const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice();
+  const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, length).slice();
   const isSigned = codec === "i8";
-  let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, rows) : raw;
+  let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, high) : raw;
   if (isSigned && codes.includes(UNREAD)) codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
   const top = isSigned ? 127 : 255;
   const values = valueTable(isSigned, gamma, scale);
-  const codeAt = (row: number, col: number): number => codes[row * cols + col] ?? 0;
+  // Cells of one code: one, unless the tile is coarse.
+  const [down, across] = [Math.ceil(rows / high), Math.ceil(cols / wide)];
+  const codeAt = (row: number, col: number): number =>
+    codes[Math.floor(row / down) * wide + Math.floor(col / across)] ?? 0;
   let peak: number | undefined;
-  let received: Float32Array | undefined;
+  let received: Float32Array | undefined =
+    whole && Float32Array.from({ length: cols }, (_, i) => bytes.getFloat32(length + 4 * i, true));
   return {
     meta,
     rows,
@@ -88,14 +94,16 @@ export function decodeTile(meta: TileMeta, bytes: DataView): Tile | null {
     text(row, col) {
       const code = codeAt(row, col);
       if (code === HIDDEN) return LATER;
-      return withinError(decodeCode(code, top, gamma, scale), codeError(code, top, gamma, scale));
+      const error = codeError(code, top, gamma, scale);
+      if (!whole || code === 0) return withinError(decodeCode(code, top, gamma, scale), error);
+      return `${isSigned ? "±" : ""}${withinError(decodeCode(Math.abs(code), top, gamma, scale), error)} or less`;
     },
     peak() {
       peak ??= decodeCode(peakCode(codes), top, gamma, scale);
       return peak;
     },
     received() {
-      received ??= meanOfColumns(codes, rows, cols, values);
+      received ??= meanOfColumns(codes, high, wide, values);
       return received;
     },
   };

@@ -96,7 +96,8 @@ export function createTiles(): TileStore {
       return Boolean(cache.tile(key)) || failures.has(key);
     };
     if (ask.kind === "layer") return ask.heads.every(settled);
-    return ask.kind !== "method" && Boolean(ask.kind === "thumbs" ? cache.thumbs(keyOf(ask)) : cache.tile(keyOf(ask)));
+    if (ask.kind === "thumbs") return !ask.from && Boolean(cache.thumbs(keyOfAsk(ask)));
+    return ask.kind !== "method" && Boolean(cache.tile(keyOf(ask)));
   };
 
   /** Take a reply in; says what was wrong with it. */
@@ -370,9 +371,10 @@ export function createTiles(): TileStore {
       if (work) send({ kind: "cancel", id: 0, job: work.id });
     },
     get: (source, layer, head) => cache.tile(keyOf({ source, layer, head })),
-    thumbs(source) {
+    thumbs(source, from) {
       const sheet = cache.thumbs(keyOf({ source }));
-      if (!sheet) want({ kind: "thumbs", source }, "thumbs");
+      if (from || (!sheet && from === undefined))
+        want(from ? { kind: "thumbs", source, from } : { kind: "thumbs", source }, "thumbs");
       return sheet;
     },
     request(source, layer, head, slot = `${source} ${typeof head}`) {

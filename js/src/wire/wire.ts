@@ -36,6 +36,10 @@ export interface Source {
   /** Layers that can be had at once, of a method that computes a layer when it is looked at; null: all. */
   computed: number[] | null;
   heads: number[] | null; // original head numbers; null: no head axis
+  /** Its matrices have more cells than travel at once: its tiles are `Coarse`. */
+  coarse: boolean;
+  /** Its thumbnails come a few heads at a time, as they are seen. */
+  parts: boolean;
   causal: boolean;
   signed: boolean;
   /** Rows sum to one: the colour scale may say "share of the row". */
@@ -71,6 +75,16 @@ export interface TileMeta {
   scale: number;
 }
 
+/**
+ * What a tile has besides whose matrix has more cells than travel at once: how many rows and columns that are. A code
+ * stands for the largest of a block of cells; after the codes come the exact means of the columns, little-endian float32.
+ */
+export interface Coarse {
+  whole: [number, number];
+}
+
+export type AnyTileMeta = TileMeta & Partial<Coarse>;
+
 export interface Placed {
   offset: number;
   length: number;
@@ -85,6 +99,11 @@ export interface Thumbs {
   signed: boolean;
   /** Largest absolute value per [layer][head], the scale of that thumbnail; -1: there is no such head (pruned). */
   scale: number[][];
+}
+
+/** Where the heads of a reply belong that holds some of one layer: places of the layer and of the first of them. */
+export interface Part {
+  part: [number, number];
 }
 
 /** A class or token: its index among the logits, and its name. */
@@ -120,7 +139,7 @@ export interface Header {
   /** Thumbnails that lie in the eager bytes; the others are asked for. */
   thumbs: (Thumbs & Placed)[];
   /** Tiles that lie in the eager bytes. */
-  tiles: (TileMeta & Placed)[];
+  tiles: (AnyTileMeta & Placed)[];
   predictions: { title: string; items: Prediction[] };
 }
 
@@ -138,29 +157,30 @@ export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
   | { kind: "layer"; id: number; source: string; layer: number; heads: HeadKey[] }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
-  | { kind: "thumbs"; id: number; source: string }
+  | { kind: "thumbs"; id: number; source: string; from?: readonly [number, number] }
   | { kind: "method"; id: number; source: string; layer: number }
   | { kind: "cancel"; id: number; job: number }
   | { kind: "ping"; id: number };
 
 /**
- * "tile", "thumbs": one buffer of codes. "layer": one buffer with the tiles of several heads, and why others cannot be had;
+ * "tile", "thumbs": one buffer of codes; of a source in `parts` as many heads of one layer as are made in a moment, beginning
+ * `from` the place of a layer and of a head. "layer": one buffer with the tiles of several heads, and why others cannot be had;
  * what would make it too large is left out, to be asked for again. "row": one buffer of little-endian float32, exact. What takes the model waits
  * until no cell is running (`done` is null), tells its progress, and ends with what was asked for, "made",
  * "cancelled" or "error".
  */
 export type Reply =
-  | ({ kind: "tile"; id: number } & TileMeta)
+  | ({ kind: "tile"; id: number } & AnyTileMeta)
   | {
       kind: "layer";
       id: number;
       source: string;
       layer: number;
-      tiles: (TileMeta & Placed)[];
+      tiles: (AnyTileMeta & Placed)[];
       refused: { head: HeadKey; message: string }[];
     }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
-  | ({ kind: "thumbs"; id: number } & Thumbs)
+  | ({ kind: "thumbs"; id: number } & Thumbs & Partial<Part>)
   | { kind: "pong"; id: number }
   | { kind: "progress"; id: number; text: string; done: number | null; total: number | null }
   | { kind: "made"; id: number; source: string }

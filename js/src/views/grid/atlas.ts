@@ -100,6 +100,9 @@ export function paintAtlas(
   for (const [row, { spots }] of lines.entries()) {
     for (const [col, spot] of spots.entries()) {
       if (spot && isPruned(atlas.sheet, spot)) hatch(pen, col * px, row * px, px - gap);
+      // Not here yet: an empty frame.
+      else if (spot && starts[spot.layer]?.[spot.head] === undefined)
+        pen.strokeRect(col * px + 0.5, row * px + 0.5, px - gap - 1, px - gap - 1);
     }
   }
 }

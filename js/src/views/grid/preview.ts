@@ -45,18 +45,16 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       painted = name;
       setSizes(element, { large: side });
       const { meta, codes } = sheet;
-      const causal = source.causal;
+      const sized = ({ rows, cols }: { rows: number; cols: number }) => ({
+        rows,
+        cols,
+        causal: source.causal && rows === cols,
+      });
       const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
       if (!tile && start === undefined) return;
       const whole = tile
-        ? { codes: tile.codes, start: 0, rows: tile.rows, cols: tile.cols, causal: causal && tile.rows === tile.cols }
-        : {
-            codes,
-            start: start as number,
-            rows: meta.rows,
-            cols: meta.cols,
-            causal: causal && meta.rows === meta.cols,
-          };
+        ? { codes: tile.codes, start: 0, ...sized(tile.meta) }
+        : { codes, start: start as number, ...sized(meta) };
       const matrix = maxPool(whole, Math.max(1, Math.ceil(Math.max(whole.rows, whole.cols) / (2 * side))));
       const top = atlas.common ?? tile?.peak() ?? 0;
       const table = tile

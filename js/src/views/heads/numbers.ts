@@ -91,7 +91,7 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       if (String(heads) !== String(now) || pairs !== these) generation += 1;
       heads = now;
       pairs = these;
-      isHuge = pairs.rows * pairs.cols * heads.length > MOST_VALUES;
+      isHuge = source.coarse || pairs.rows * pairs.cols * heads.length > MOST_VALUES;
       here = heads.map((head) => {
         const tile = isHuge ? undefined : tiles.get(source.id, layer, head);
         return tile && filtered(ctx, tile);
