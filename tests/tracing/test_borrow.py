@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from attnwidgets.tracing.recording import recorder
 from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation, quietly
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
@@ -261,3 +262,23 @@ def test_a_model_that_generates_with_options_of_its_own_says_nothing_of_them(hea
     before = heard.getvalue()
     trace(model, None, audio=torch.zeros(1, 8, 40), max_new_tokens=3)
     assert heard.getvalue() == before
+
+
+def test_what_bad_weights_return_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_proved", set())
+    bad = tiny.build(tiny.TEXT["BERT"])
+    with torch.no_grad():
+        bad.bert.embeddings.LayerNorm.weight.fill_(float("nan"))
+    trace(bad, None, IDS)
+    passes: list[int] = []
+    good = tiny.build(tiny.TEXT["BERT"])
+    good.register_forward_pre_hook(lambda *_: passes.append(1))
+    trace(good, None, IDS)
+    assert len(passes) > 1, "recorded, and compared with a plain pass"
+    passes.clear()
+    trace(good, None, IDS)
+    assert len(passes) == 1
+    other = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", hidden_act="relu"))
+    other.register_forward_pre_hook(lambda *_: passes.append(1))
+    trace(other, None, IDS)
+    assert len(passes) > 2, "another architecture of the same class"

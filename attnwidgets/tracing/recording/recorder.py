@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
     LONG_BYTES,
@@ -216,14 +217,17 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             model, inputs, options, "it computes attention outside transformers' attention interface"
         )
     length = max(call.key.shape[2] for call in session.calls)
-    proof = (type(model), type(getattr(model, "config", None)), length.bit_length())
+    proof = (*architecture(model), length.bit_length())
     # What is changed on purpose is not what a plain pass returns.
     if proof not in _proved and not _changed(model):
         largest = max(map_bytes(call.query, call.key) for call in session.calls)
         difference = _difference(model, inputs, options, outputs, largest)
         if difference is not None:
             return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
-        _proved.add(proof)
+        # What is NaN on both sides proves nothing.
+        ours = main_output(outputs)
+        if ours is not None and not bool(ours.isnan().any()):
+            _proved.add(proof)
     return Pass(outputs, tuple(session.calls))
 
 
