@@ -149,6 +149,41 @@ def test_an_executor_that_does_not_survive_is_told_with_the_shard() -> None:
         list(run(signal.raise_signal, shards, pool, kept="The others are kept."))
 
 
+def test_dask_is_an_executor_like_any_other() -> None:
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        executor = client.get_executor()
+        assert workers_of(executor) == 2
+        assert list(run(square, [*range(9), 3, 3], executor)) == list(
+            enumerate([*(at * at for at in range(9)), 9, 9])
+        )
+        with pytest.raises(LookupError, match="no 2"):
+            list(run(fails, range(5), executor))
+        assert executor.submit(square, 3).result() == 9, "it is left open"
+        with pytest.raises(TypeError, match=r"Client\. Pass its get_executor"):
+            run(square, range(3), client)
+
+
+@pytest.mark.slow
+def test_dask_survives_a_dead_worker_and_names_what_ends_all(tmp_path: Path) -> None:
+    dask = pytest.importorskip("dask")
+    distributed = pytest.importorskip("distributed")
+    shards = [(at, tmp_path) for at in range(8)]
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),  # else it retries by itself
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        executor = client.get_executor()
+        found = list(run(lambda shard: dies_once(shard), shards, executor))  # noqa: PLW0108 - travels by value
+        assert found == [(at, at * at) for at in range(8)]
+        with pytest.raises(RuntimeError, match=r"shard 2 \(number \(2, .*ended its worker 3 times.*KilledW"):
+            list(run(lambda shard: dies_always(shard), shards, executor))  # noqa: PLW0108
+    assert (tmp_path / "died").exists()
+
+
 def test_what_cannot_be_sent_to_a_process_is_told_at_once() -> None:
     lock = threading.Lock()
     with pytest.raises(Exception, match=r"pickle"):

@@ -23,16 +23,32 @@ _PLACES = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
 
 
 def fingerprint_of(model: Any) -> str:
-    """Return a hash of a model's class, configuration, weights, buffers and the interventions in force."""
+    """Return a hash of a model's class, configuration, weights, buffers and the interventions in force.
+
+    Weights that accelerate keeps in memory or on disk are read from there, so that they count as well.
+    """
     inner = unwrap(model)
     digest = hashlib.blake2b(digest_size=16)
     config = getattr(inner, "config", None)
     digest.update(f"{type(inner).__qualname__} {config!r} {said_of(inner)!r}".encode())
     for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if not tensor.is_meta:
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        found = _offloaded(inner, name) if tensor.is_meta else tensor
+        if found is not None:
+            digest.update(found.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _offloaded(model: Any, name: str) -> torch.Tensor | None:
+    """Return a weight that accelerate loads when its module runs; None where there is none."""
+    path, _, own = name.rpartition(".")
+    hook = getattr(model.get_submodule(path), "_hf_hook", None)
+    for one in getattr(hook, "hooks", (hook,)):
+        kept = getattr(one, "weights_map", None)
+        if kept is not None:
+            found: torch.Tensor = kept[own]
+            return found
+    return None
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:

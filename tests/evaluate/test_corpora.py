@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+import tracemalloc
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ import transformers
 
 import attnwidgets as aw
 from attnwidgets.evaluate import compare, cue_contribution
+from attnwidgets.evaluate.corpora.score_cache import ScoreCache
+from attnwidgets.evaluate.corpora.scores import Scores
+from attnwidgets.evaluate.corpora.scoring import score_shards
 from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
@@ -27,6 +31,8 @@ from tests.tracing import tiny
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from attnwidgets.evaluate.corpora.scoring import Group
 
 # Workers cannot import this module: an installed package may be called "tests" as well.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -181,7 +187,7 @@ def test_a_stream_is_read_as_it_is_needed_and_not_kept(folder: Path, tmp_path: P
     def stream() -> Iterator[dict[str, Any]]:
         for number, text in enumerate(TEXTS):
             read.append(number)
-            yield {"text": text, "number": number}
+            yield {"text": text, "number": number, "label": number}  # as a data set of Hugging Face does
 
     def watched(trace: Any) -> Attributions:
         assert len(read) <= 16 * (1 + TEXTS.index(trace.text) // 16) + 1
@@ -195,6 +201,25 @@ def test_a_stream_is_read_as_it_is_needed_and_not_kept(folder: Path, tmp_path: P
         scores(str(folder), iter(()))
     with pytest.raises(ValueError, match=r"dataset\[60\] has an empty text"):
         scores(str(folder), iter([*TEXTS, ""]))
+
+
+def score_nothing(group: Group[str]) -> Scores:
+    """What a model would score, without one."""
+    values = np.array([[[[len(item) / 7]]] * 3 for item in group.items])
+    return Scores(group.keys, group.methods, {"own": values}, ((),) * len(group.items), {"unit": "token"})
+
+
+def test_a_hundred_thousand_texts_take_the_memory_of_their_scores() -> None:
+    def shards() -> Iterator[list[tuple[str, str]]]:
+        for first in range(0, 100_000, 16):
+            yield [(f"{at:032x}", f"{at} " + "cat " * 500) for at in range(first, first + 16)]
+
+    tracemalloc.start()
+    found = score_shards(shards(), score_nothing, ["a", "b", "c"], ScoreCache(None, ""), 1, desc="scoring")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.values["own"].shape == (100_000, 3, 1, 1)
+    assert peak < 15e6, "the scores are 2.4 MB, the texts 200 MB"
 
 
 def test_tasks_that_share_a_folder_leave_nothing_to_do(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fingerprints of tokenizers: of what ids follow from, wherever the files lie."""
+"""Fingerprints: of weights and of what ids follow from, wherever they lie."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 import transformers
 
-from attnwidgets.tracing.fingerprint import tokenizer_fingerprint
+from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
+from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_weights_that_are_offloaded_count(tmp_path: Path, where: str) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    prints = []
+    for seed in (0, 1):
+        model = random_classifier()
+        with torch.no_grad():
+            model.classifier.weight += seed
+        plain = fingerprint_of(model)
+        if where == "disk":
+            accelerate.disk_offload(model, str(tmp_path / str(seed)), offload_buffers=True)
+        else:
+            accelerate.cpu_offload(model)
+        assert next(model.parameters()).is_meta
+        prints += [fingerprint_of(model), plain]
+    assert prints[0] == prints[1] != prints[2] == prints[3]
 
 
 @pytest.fixture

@@ -93,8 +93,8 @@ def compare(
     itself, and several processes or machines may fill one folder.
 
     Texts are read as they are needed, in shards of at most 16 (fewer where they are long), and not kept;
-    12 bytes of scores a text, metric, method and share are. Shards do not depend on `jobs`, so that scores
-    are equal to the last bit for any number of workers that compute in as many threads.
+    memory grows by 8 bytes a text, metric, method and share. Shards do not depend on `jobs`, so that scores
+    are equal to the last bit for any number of workers that compute in as many threads each.
 
     Args:
         methods: Names in `aw.methods()`, (name, options), functions of a trace that return Attributions; or a
@@ -246,11 +246,11 @@ class _Source:
 
     def _key(self, item: Item) -> str:
         if item.trace is None:
-            return key_of(item.content())
+            return key_of(item.content(self._asked))
         model = item.trace.model
         if id(model) not in self._prints:
             self._prints[id(model)] = fingerprint_of(model)
-        return key_of(self._prints[id(model)], item.content())
+        return key_of(self._prints[id(model)], item.content(self._asked))
 
 
 def _cut(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -73,6 +73,11 @@ class Asked:
     target: Any
     unit: str | None
 
+    @property
+    def by_label(self) -> bool:
+        """Whether the target is each text's own label."""
+        return isinstance(self.target, str) and self.target == "label"
+
 
 @dataclass(frozen=True)
 class Item:
@@ -95,17 +100,18 @@ class Item:
         """The text."""
         return self.text if self.trace is None else self.trace.text
 
-    def content(self) -> Any:
-        """Return what the scores of this entry follow from."""
-        rationale = self.rationale
+    def content(self, asked: Asked) -> Any:
+        """Return what the scores of this entry follow from: its label and rationale only where they count."""
+        label = self.label if asked.by_label else None
+        rationale = self.rationale if "plausibility" in asked.families else None
         if rationale is not None:
             rationale = [list(one) if isinstance(one, Sequence) else int(one) for one in rationale]
         if self.trace is None:
-            return [self.text, self.label, rationale]
+            return [self.text, label, rationale]
         inputs = {
             name: value.tolist() for name, value in self.trace.inputs.items() if hasattr(value, "tolist")
         }
-        return [inputs, self.label, rationale]
+        return [inputs, label, rationale]
 
 
 def item_of(given: Any, number: int, asked: Asked) -> Item:
@@ -133,7 +139,7 @@ def item_of(given: Any, number: int, asked: Asked) -> Item:
     if item.trace is None and (not isinstance(item.text, str) or not item.text.strip()):
         message = f"{place} has an empty text; leave it out."
         raise ValueError(message)
-    if isinstance(asked.target, str) and asked.target == "label" and item.label is None:
+    if asked.by_label and item.label is None:
         message = f"{place} has no label, and target='label' asks for it."
         raise ValueError(message)
     if "plausibility" in asked.families and item.rationale is None:
@@ -196,7 +202,7 @@ class _Text:
         self, trace: Trace, item: Item, seed: int, specs: Mapping[str, Any], asked: Asked, plan: Plan
     ) -> None:
         self.asked, self.plan, self.seed, self.specs = asked, plan, seed, specs
-        wanted = item.label if isinstance(asked.target, str) and asked.target == "label" else asked.target
+        wanted = item.label if asked.by_label else asked.target
         self.target: Target = resolve_target(trace, wanted, method="compare")
         self.explanations = {
             name: require_single(source_of(spec, 1, name, self.target)(0, trace), name)
