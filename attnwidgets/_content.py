@@ -59,6 +59,7 @@ class _Reader:
     def _of(self, value: Any) -> Any:
         name = type(value).__qualname__
         for kinds, said in (
+            (bytes, lambda: [name, value.hex()]),
             (types.ModuleType, lambda: ["module", value.__name__]),
             (type, lambda: self._class(value)),
             (functools.partial, lambda: [name, *map(self.content, (value.func, value.args, value.keywords))]),
@@ -115,8 +116,6 @@ class _Reader:
 
         from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
 
-        if isinstance(value, bytes):
-            return value.hex()
         if isinstance(value, torch.nn.Module):
             return fingerprint_of(value)
         if isinstance(value, PreTrainedTokenizerBase):

@@ -248,8 +248,9 @@ class _Flight(Generic[S, R]):
         try:
             shard.future = self._submit(shard.place, shard.content, shard.tries)
         except BrokenExecutor as broken:
+            others = f", and the {len(self._held) - 1} after it," if len(self._held) > 1 else ""
             raise RuntimeError(
-                f"{name} was under way when a worker died, and {type(self._executor).__name__} does not "
+                f"{name}{others} had begun when a worker died, and {type(self._executor).__name__} does not "
                 f"survive that: make a new one.{kept}"
             ) from broken
 

@@ -143,7 +143,8 @@ def test_an_executor_that_does_not_survive_is_told_with_the_shard() -> None:
     with (
         ProcessPoolExecutor(1, get_context("spawn")) as pool,
         pytest.raises(
-            RuntimeError, match=r"shard 2 \(number 9\).*ProcessPoolExecutor does not survive .*kept"
+            RuntimeError,
+            match=r"shard 2 \(number 9\).*and the 1 after it .*ProcessPoolExecutor does not survive .*kept",
         ),
     ):
         list(run(signal.raise_signal, shards, pool, kept="The others are kept."))
