@@ -100,5 +100,5 @@ def test_keys_are_the_same_in_another_session(capsys: pytest.CaptureFixture[str]
     run = subprocess.run(
         [sys.executable, "-c", OTHER_SESSION], env=environment, capture_output=True, text=True, check=True
     )
-    exec(OTHER_SESSION, {"__name__": "__main__"})  # noqa: S102 - the same there and here
+    exec(OTHER_SESSION, {"__name__": "__main__"})
     assert run.stdout == capsys.readouterr().out != ""

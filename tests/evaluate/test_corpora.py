@@ -231,6 +231,28 @@ def test_tasks_that_share_a_folder_leave_nothing_to_do(folder: Path, tmp_path: P
     np.testing.assert_allclose(whole["removal"].samples, plain["removal"].samples, atol=1e-5)
 
 
+def test_parts_that_were_scored_apart_merge(folder: Path, tmp_path: Path) -> None:
+    whole = scores(str(folder), TEXTS[:48])
+    parts = [scores(str(folder), TEXTS[at : at + 16]) for at in (0, 16, 32)]  # as many as a shard has
+    found = aw.evaluate.Comparison.merge(parts)
+    assert equal(found, whole)
+    assert found.texts == whole.texts
+    assert repr(found) == repr(whole)
+    assert found["removal"].provenance == whole["removal"].provenance
+    for at, part in enumerate(parts):
+        part["removal"].save(tmp_path / f"{at}")
+    saved_parts = [aw.load(tmp_path / f"{at}") for at in range(3)]
+    assert np.array_equal(aw.evaluate.merged(saved_parts).samples, whole["removal"].samples)
+    place = saved(tmp_path / "model", seed=7)
+    for other in (scores(str(folder), TEXTS[:2], seed=1), scores(str(place), TEXTS[:2])):
+        with pytest.raises(ValueError, match=r"cards\[1\] has another model or other options"):
+            aw.evaluate.Comparison.merge([parts[0], other])
+    with pytest.raises(ValueError, match=r"cards\[1\] has methods"):
+        aw.evaluate.Comparison.merge([parts[0], scores(str(folder), TEXTS[:2], "input_x_gradient")])
+    with pytest.raises(ValueError, match="parts is empty"):
+        aw.evaluate.Comparison.merge([])
+
+
 # By workers
 
 

@@ -28,8 +28,7 @@ from attnwidgets.evaluate.corpora.scoring import score_shards
 from attnwidgets.evaluate.examples.maps import labelled
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.metrics.faithfulness import ERASER, Plan
-from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
+from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.tracing.carried import Reader
 from attnwidgets.tracing.fingerprint import fingerprint_of
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.ordering import Oracle, Rounding
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.carried import Carried
 
 WINDOW = 16
@@ -138,6 +138,8 @@ def compare(
         TypeError: Where a method returns no Attributions.
         RuntimeError: Where the worker of a shard dies again and again; the message names its texts.
     """
+    from attnwidgets import __version__
+
     asked = _asked(metrics, operator, target, unit)
     plan = Plan(
         operator or "delete",
@@ -157,7 +159,8 @@ def compare(
     source = _Source(dataset, asked, model, jobs)
     total = source.checked()
     reader = None if model is None else Reader(model, tokenizer)
-    about = "" if cache is None else _about(reader, asked, plan)
+    prints = () if reader is None else reader.fingerprints
+    about = key_of(__version__, prints, vars(asked), plan.options() | {"batch_size": None})
     keys = {name: key_of(spec) for name, spec in specs.items()}
     by_key = {key: (name, specs[name]) for name, key in reversed(keys.items())}
     with nullcontext() if reader is None else reader.carried(jobs) as carried:
@@ -172,7 +175,10 @@ def compare(
         )
     if found is None:
         raise ValueError("dataset is empty: give at least one text.")
-    cards = {family: _card(family, names, found, keys, plan) for family, names in asked.families.items()}
+    cards = {
+        family: _card(family, names, found, keys, plan, "-".join(prints))
+        for family, names in asked.families.items()
+    }
     said = tuple(item.said for item in source.items()) if isinstance(dataset, (list, tuple)) else ()
     return Comparison(cards, said, found.reused)
 
@@ -287,14 +293,6 @@ def _asked(metrics: str | Sequence[str], operator: Any, target: Any, unit: str |
     return Asked(families, target, unit)
 
 
-def _about(reader: Reader | None, asked: Asked, plan: Plan) -> str:
-    """Return a hash of all that scores follow from but texts and methods."""
-    from attnwidgets import __version__
-
-    prints = () if reader is None else reader.fingerprints
-    return key_of(__version__, prints, vars(asked), plan.options() | {"batch_size": None})
-
-
 def _baselines(family: str, plan: Plan) -> tuple[str, ...]:
     """Return what stands beside the methods in a family."""
     if family == "complexity":
@@ -302,28 +300,28 @@ def _baselines(family: str, plan: Plan) -> tuple[str, ...]:
     return (RANDOM,) if family == "removal" and plan.oracle is None else (RANDOM, ORACLE)
 
 
-def _card(family: str, names: Sequence[str], found: Scored, keys: Mapping[str, str], plan: Plan) -> Scorecard:
+def _card(
+    family: str, names: Sequence[str], found: Scored, keys: Mapping[str, str], plan: Plan, fingerprint: str
+) -> Scorecard:
     """Return the scorecard of one family of metrics."""
     baselines = _baselines(family, plan)
     places = list(dict.fromkeys(keys.values()))
     rows = [*map(places.index, keys.values()), *range(len(places), len(places) + len(baselines))]
     samples = found.values[family][:, rows].swapaxes(1, 2)
     curve = family == "removal"
-    return Scorecard(
+    return scored(
         samples,
+        "compare",
+        title=f"{family.replace('_', ' ')}{f', {plan.operator}' if family in ASKING else ''}",
+        model=found.about["model"],
+        paper=PAPER[family],
+        fingerprint=fingerprint,
+        options=plan.options() | {"examples": len(samples)},
+        notes=found.notes,
         metrics=names,
         methods=[*keys, *baselines],
         baselines=baselines,
         x=plan.thresholds if curve else ["score"],
         x_name="share" if curve else "score",
         unit=found.about["unit"],
-        method="compare",
-        warning="; ".join(found.notes),
-        provenance={
-            "title": f"{family.replace('_', ' ')}{f', {plan.operator}' if family in ASKING else ''}",
-            "model": found.about["model"],
-            "paper": PAPER[family],
-            "options": plan.options() | {"examples": len(samples)},
-            "steps": [],
-        },
     )

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.evaluate.scorecards.combining import merged
 from attnwidgets.evaluate.scorecards.curves import aopc
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
 from attnwidgets.explanations.selecting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from matplotlib.figure import Figure
 
@@ -26,7 +27,7 @@ class Comparison(Mapping[str, Scorecard]):
 
     Args:
         cards: Scorecards by family.
-        texts: What was explained.
+        texts: What was explained; () where the data set was a stream, or no list.
         reused: How many explanations came from the cache.
     """
 
@@ -34,6 +35,29 @@ class Comparison(Mapping[str, Scorecard]):
         self._cards = dict(cards)
         self.texts = texts
         self.reused = reused
+
+    @classmethod
+    def merge(cls, parts: Sequence[Comparison]) -> Comparison:
+        """Return comparisons of different texts, by the same methods and metrics, as one of them all.
+
+        Args:
+            parts: In the order of the texts.
+
+        Raises:
+            ValueError: Where there is none, or they differ in methods, metrics, options or model.
+        """
+        if not parts:
+            raise ValueError("parts is empty: give at least one comparison.")
+        families = list(parts[0])
+        for number, part in enumerate(parts):
+            if list(part) != families:
+                raise ValueError(
+                    f"parts[{number}] has scores of {listed(part)}, the first of {listed(families)}."
+                )
+        cards = {family: merged([part[family] for part in parts]) for family in families}
+        whole = all(len(part.texts) == part[families[0]].n_examples for part in parts)
+        texts = tuple(text for part in parts for text in part.texts) if whole else ()
+        return cls(cards, texts, sum(part.reused for part in parts))
 
     def __getitem__(self, family: str) -> Scorecard:
         if family not in self._cards:
@@ -98,4 +122,5 @@ class Comparison(Mapping[str, Scorecard]):
         return summary_html(self.table)
 
     def __repr__(self) -> str:
-        return f"<Comparison of {len(self.texts)} texts: {'; '.join(map(repr, self._cards.values()))}>"
+        count = next(iter(self._cards.values())).n_examples
+        return f"<Comparison of {count:,} texts: {'; '.join(map(repr, self._cards.values()))}>"

@@ -166,7 +166,7 @@ def cue_contribution(
             total += 1
             for one in part:
                 rows_read(one, row)
-    about = "" if cache is None else key_of(__version__, reader.fingerprints, vars(score), numbers)
+    about = key_of(__version__, reader.fingerprints, vars(score), numbers)
     with reader.carried(jobs) as carried:
         found = score_shards(
             shards(),
@@ -185,6 +185,7 @@ def cue_contribution(
         found.values[_FAMILY][:, own].swapaxes(1, 2),
         "cue_contribution",
         model=found.about["model"],
+        fingerprint="-".join(reader.fingerprints),
         metrics=["dot_product", *_precisions(rankings)],
         methods=[*specs, *BASELINES],
         baselines=BASELINES,

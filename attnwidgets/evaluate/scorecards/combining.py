@@ -1,8 +1,8 @@
-"""Several scorecards as one: beside each other, or their mean."""
+"""Several scorecards as one: beside each other, their mean, or one after another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,6 +68,48 @@ def averaged(cards: Sequence[Scorecard]) -> Scorecard:
         _require_alike(f"cards[{number}]", card, first, ("metrics", "methods", "groups", "x", "n_examples"))
     samples = mean_of_known(np.stack([card.samples for card in cards]))
     return first.with_samples(samples, step=f"mean of {len(cards)} draws")
+
+
+def merged(cards: Sequence[Scorecard]) -> Scorecard:
+    """Return scorecards of different examples as one of them all, in the order given.
+
+    So tasks that know nothing of each other (an array job) may each `.save` theirs; `aw.load` reads them.
+
+    Raises:
+        ValueError: Where there is none, they differ in labels, options or model (its weights, not its name,
+            where the scores say what those were), or score a data set as a
+            whole, whose examples they do not keep.
+    """
+    if not cards:
+        raise ValueError("cards is empty: give at least one scorecard.")
+    first = cards[0]
+    for number, card in enumerate(cards):
+        _require_alike(f"cards[{number}]", card, first, ("metrics", "methods", "groups", "x", "unit"))
+        if _origin(card) != _origin(first):
+            raise ValueError(
+                f"cards[{number}] has another model or other options than the first; these do not merge."
+            )
+        if card.ends is not None:
+            raise ValueError(f"cards[{number}] scores a data set as a whole; such scores do not merge.")
+    samples = np.concatenate([card.samples for card in cards])
+    provenance = dict(first.provenance)
+    if "examples" in provenance.get("options", {}):
+        provenance["options"] = provenance["options"] | {"examples": len(samples)}
+    warning = "; ".join(dict.fromkeys(card.warning for card in cards if card.warning))
+    return first.with_samples(samples, provenance=provenance, warning=warning)
+
+
+def _origin(card: Scorecard) -> dict[str, Any]:
+    """Return where a scorecard comes from, apart from how many examples it has."""
+    options = {
+        name: value for name, value in card.provenance.get("options", {}).items() if name != "examples"
+    }
+    return {**card.provenance, "options": {name: _plain(value) for name, value in options.items()}}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it is after it was saved and read again: a tuple as a list."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _require_alike(name: str, card: Scorecard, first: Scorecard, what: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ def scored(
     options: Mapping[str, Any],
     title: str = "",
     paper: str = "",
+    fingerprint: str = "",
     notes: Iterable[str] = (),
     steps: Sequence[str] = (),
     x: Sequence[Any] = ("score",),
@@ -37,6 +38,7 @@ def scored(
         options: What `function` was called with.
         title: What the table is called; the function's name by default.
         paper: Where the metrics were published.
+        fingerprint: A hash of the content of model and tokenizer, by which scores may be merged.
         notes: What a reader must know, each once; empty ones are left out.
         steps: What was done otherwise than in the paper.
         x: What the last axis stands for; by default every method has one score.
@@ -47,6 +49,7 @@ def scored(
         "title": title or function.replace("_", " "),
         "model": model,
         **({"paper": paper} if paper else {}),
+        **({"fingerprint": fingerprint} if fingerprint else {}),
         "options": dict(options),
         "steps": list(steps),
     }
