@@ -144,7 +144,7 @@ def test_an_executor_that_does_not_survive_is_told_with_the_shard() -> None:
         ProcessPoolExecutor(1, get_context("spawn")) as pool,
         pytest.raises(
             RuntimeError,
-            match=r"shard 2 \(number 9\).*and the 1 after it, had begun .*ProcessPoolExecutor does not survive that.*kept",
+            match=r"shard 2 \(number 9\), and the 1 after it, .*ProcessPoolExecutor does not survive .*kept",
         ),
     ):
         list(run(signal.raise_signal, shards, pool, kept="The others are kept."))

@@ -59,13 +59,12 @@ class Reader:
         Raises:
             ValueError: Where interventions are in force, which stay in this process.
         """
+        done = said_of(unwrap(self.model))
+        if done and jobs != 1:
+            raise ValueError(f"model is changed ({'; '.join(done)}), which workers do not see: use jobs=1.")
         if stays(jobs):
             yield Carried(Here(self.model), Here(self.tokenizer))
             return
-        if done := said_of(unwrap(self.model)):
-            raise ValueError(
-                f"model is changed ({'; '.join(done)}), which other processes do not see: use jobs=1."
-            )
         model, tokenizer = self._model_name, self._tokenizer_name
         with (
             parcel(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from typing import Any
 
@@ -25,18 +26,38 @@ _PLACES = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
 def fingerprint_of(model: Any) -> str:
     """Return a hash of a model's class, configuration, weights, buffers and the interventions in force.
 
-    Weights that accelerate keeps in memory or on disk are read from there, so that they count as well.
+    Weights that accelerate keeps in memory or on disk are read from there, and packed ones from the state
+    that is saved, so that all of them count.
     """
     inner = unwrap(model)
     digest = hashlib.blake2b(digest_size=16)
     config = getattr(inner, "config", None)
     digest.update(f"{type(inner).__qualname__} {config!r} {said_of(inner)!r}".encode())
-    for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found = _offloaded(inner, name) if tensor.is_meta else tensor
-        if found is not None:
-            digest.update(found.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    held = dict((*inner.named_parameters(), *inner.named_buffers()))
+    pointers = {one.data_ptr() for one in held.values() if _is_plain(one)}  # tied weights count once
+    packed = {
+        name: one
+        for name, one in inner.state_dict().items()
+        if name not in held and not (_is_plain(one) and one.data_ptr() in pointers)
+    }
+    for name, value in (held | packed).items():
+        found = _offloaded(inner, name) if getattr(value, "is_meta", False) else value
+        digest.update(f"{name} {getattr(value, 'dtype', '')} {tuple(getattr(value, 'shape', ()))}".encode())
+        digest.update(b"" if found is None else _bytes_of(found))
     return digest.hexdigest()
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and not value.is_quantized
+
+
+def _bytes_of(value: Any) -> Any:
+    """Return the numbers of a tensor; of other state, and of tensors that are packed, what is saved of it."""
+    if _is_plain(value):
+        return value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getbuffer()
 
 
 def _offloaded(model: Any, name: str) -> torch.Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,6 +34,18 @@ def test_weights_that_are_offloaded_count(tmp_path: Path, where: str) -> None:
         assert next(model.parameters()).is_meta
         prints += [fingerprint_of(model), plain]
     assert prints[0] == prints[1] != prints[2] == prints[3]
+
+
+def test_weights_that_are_packed_count() -> None:
+    prints = []
+    for seed in (0, 0, 1):
+        model = random_classifier()
+        with torch.no_grad():
+            model.classifier.weight.mul_(1 + torch.arange(3)[:, None] * seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch moves this to a package of its own
+            prints.append(fingerprint_of(torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})))
+    assert prints[0] == prints[1] != prints[2]
 
 
 @pytest.fixture
