@@ -94,7 +94,7 @@ def test_model_and_sae_by_name_are_loaded_in_the_workers(sae, tmp_path):
 def test_a_model_that_is_changed_here_is_not_run_unchanged_elsewhere(bert, sae):
     with aw.ablate_heads(bert[0], [(0, 0)]):
         aw.feature_stats(sae, *bert, TEXTS[:5], **OPTIONS)
-        with pytest.raises(ValueError, match="which other processes do not see: use jobs=1"):
+        with pytest.raises(ValueError, match="which workers do not see: use jobs=1"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
 
 
@@ -312,9 +312,7 @@ def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_p
         steered = made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
         with pytest.raises(made.StopError):
             aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
-        with pytest.raises(
-            ValueError, match=r"has hooks \(.*Tap\._after.*which other processes do not see: use"
-        ):
+        with pytest.raises(ValueError, match=r"has hooks \(.*Tap\._after.*which workers do not see: use"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
     with pytest.raises(ValueError, match="is of other hooks of the model, such as steering; remove it"):
         aw.feature_stats(sae, *bert, TEXTS, **options)

@@ -140,9 +140,7 @@ def feature_stats(
     jobs = 1 if total == 1 and not isinstance(jobs, Executor) else jobs
     if not stays(jobs) and about["hooks"]:
         names = sorted({hook.split()[0] for hook in about["hooks"]})
-        raise ValueError(
-            f"model has hooks ({', '.join(names)}), which other processes do not see: use jobs=1."
-        )
+        raise ValueError(f"model has hooks ({', '.join(names)}), which workers do not see: use jobs=1.")
     tally, count = asked.tally(), 0
     ids, shards = _peeked(here, shards_of(texts, spelled=corpus.tokenizer is not None))
     opening = None if folder is None else partial(SAE.from_pretrained, folder)
