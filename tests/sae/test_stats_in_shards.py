@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.sae.statistics import counting
+from attnwidgets.sae.statistics import checkpoint, counting
 from tests.tracing import tiny
 
 from . import made
@@ -94,7 +94,7 @@ def test_model_and_sae_by_name_are_loaded_in_the_workers(sae, tmp_path):
 def test_a_model_that_is_changed_here_is_not_run_unchanged_elsewhere(bert, sae):
     with aw.ablate_heads(bert[0], [(0, 0)]):
         aw.feature_stats(sae, *bert, TEXTS[:5], **OPTIONS)
-        with pytest.raises(ValueError, match="which other processes do not see: use jobs=1"):
+        with pytest.raises(ValueError, match="which workers do not see: use jobs=1"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
 
 
@@ -169,12 +169,16 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
         aw.FeatureStats.merge([])
 
 
-@pytest.mark.parametrize("after", [2, 9, 20])
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(bert, sae, whole, tmp_path, monkeypatch, after):
+@pytest.mark.parametrize(("after", "files"), [(2, 0), (9, 1), (12, 2), (20, 2)])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    bert, sae, whole, tmp_path, monkeypatch, after, files
+):
+    """Two shards' files become one with those before, so that the folder does not grow with the corpus."""
+    monkeypatch.setattr(checkpoint, "FILES", 2)
     folder = tmp_path / "counts"
     with pytest.raises(made.StopError):
         aw.feature_stats(sae, *bert, made.interrupted(TEXTS, after), checkpoint=folder, **OPTIONS)
-    assert len(list(folder.glob("shard-*"))) == after // 4
+    assert len(list(folder.glob("*.safetensors"))) == files
     numbers = []
     call = counting.Count.__call__
     monkeypatch.setattr(
@@ -193,6 +197,20 @@ def test_two_processes_go_on_from_a_checkpoint_to_the_same_bits(bert, sae, whole
     found = aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "counts", jobs=2, **OPTIONS)
     assert made.content(found) == whole
     assert [path.name for path in (tmp_path / "counts").iterdir()] == ["notes.txt"]
+
+
+def test_a_corpus_that_changed_where_shards_are_merged_is_refused(bert, sae, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "FILES", 2)
+    options = OPTIONS | {"checkpoint": tmp_path / "counts"}
+    with pytest.raises(made.StopError):
+        aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
+    with pytest.raises(ValueError, match=r"of other texts .texts 4 to 7 are not those that were counted"):
+        aw.feature_stats(sae, *bert, [*TEXTS[:5], "x", *TEXTS[6:]], **options)
+    with pytest.raises(ValueError, match=r"of other texts .the corpus ends before those that were counted"):
+        aw.feature_stats(sae, *bert, TEXTS[:4], **options)
+    (tmp_path / "counts" / "merged.safetensors").write_bytes(b"x" * 40)
+    with pytest.raises(ValueError, match=r"merged\.safetensors' is damaged; remove it"):
+        aw.feature_stats(sae, *bert, TEXTS, **options)
 
 
 def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
@@ -294,9 +312,7 @@ def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_p
         steered = made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
         with pytest.raises(made.StopError):
             aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
-        with pytest.raises(
-            ValueError, match=r"has hooks \(.*Tap\._after.*which other processes do not see: use"
-        ):
+        with pytest.raises(ValueError, match=r"has hooks \(.*Tap\._after.*which workers do not see: use"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
     with pytest.raises(ValueError, match="is of other hooks of the model, such as steering; remove it"):
         aw.feature_stats(sae, *bert, TEXTS, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -14,15 +14,18 @@ from attnwidgets._files import write_bytes
 from attnwidgets.sae.about import require_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from attnwidgets.sae.statistics.counting import Shard
+    from attnwidgets.sae.statistics.tally import Tally
 
     State = Mapping[str, NDArray[Any]]
 
+FILES = 16
+"""Shards whose files become one with those before."""
 _ABOUT = "statistics.json"
 _KEY = "attnwidgets"
 
@@ -41,6 +44,8 @@ class Checkpoint:
 
     def __init__(self, path: Path | None, about: Mapping[str, Any]) -> None:
         self._path = path
+        self._digests: list[str] = []  # of the shards from the first on
+        self._merged = 0  # how many of them one file holds
         if path is None:
             return
         if path.is_file():
@@ -53,6 +58,9 @@ class Checkpoint:
         path.mkdir(exist_ok=True)
         if (path / _ABOUT).is_file():
             self._require(path, about)
+            if self._whole.exists():
+                self._digests = _digests(self._whole)
+                self._merged = len(self._digests)
         elif any(path.iterdir()):
             raise ValueError(f"checkpoint {str(path)!r} is a folder that holds something else; name another.")
         else:
@@ -79,50 +87,111 @@ class Checkpoint:
         Raises:
             ValueError: Where the shard of that number has other texts, or its file is damaged.
         """
-        if self._path is None or not self._file(shard).exists():
+        if self._path is None:
             return False
-        with self._opened(shard) as file:
-            digest = (file.metadata() or {})[_KEY]
+        if shard.number < self._merged:
+            digest = self._digests[shard.number]
+        elif self._file(shard.number).exists():
+            (digest,) = _digests(self._file(shard.number))
+        else:
+            return False
         if digest != shard.digest:
-            raise ValueError(
-                f"checkpoint {str(self._path)!r} is of other texts ({shard.name} are not those that were "
-                "counted); remove it, or name another folder."
-            )
+            self._refuse(f"{shard.name} are not those that were counted")
         return True
 
-    def get(self, shard: Shard) -> State:
-        """Return the state of a shard that is counted."""
-        with self._opened(shard) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+    def get(self, shard: Shard) -> State | None:
+        """Return the state of a shard that is counted; with the first, that of all that one file holds.
 
-    @contextmanager
-    def _opened(self, shard: Shard) -> Iterator[Any]:
-        path = self._file(shard)
-        try:
-            with safe_open(path, framework="numpy") as file:
-                yield file
-        except (SafetensorError, KeyError, OSError) as error:
-            raise ValueError(
-                f"checkpoint: {str(path)!r} is damaged; remove it, and its texts are counted again."
-            ) from error
+        Shards are got and put in their order, each once.
 
-    def put(self, shard: Shard, state: State) -> None:
-        """Keep the state of a shard."""
+        Returns:
+            The state, or None for one that is in that of the first.
+        """
+        if shard.number < self._merged:
+            return None if shard.number else _state(self._whole)
+        self._digests.append(shard.digest)
+        return _state(self._file(shard.number))
+
+    def put(self, shard: Shard, state: State, whole: Tally) -> None:
+        """Keep the state of a shard.
+
+        Every 16 shards the files of all that are counted become one, so that the folder does not grow with
+        the corpus.
+
+        Args:
+            shard: The shard.
+            state: Its state.
+            whole: What is counted of the corpus up to and with it.
+        """
         if self._path is None:
             return
-        arrays = {name: np.ascontiguousarray(array) for name, array in state.items()}
-        write_bytes(self._file(shard), dump_tensors(arrays, metadata={_KEY: shard.digest}))
+        self._digests.append(shard.digest)
+        if len(self._digests) % FILES:
+            _write(self._file(shard.number), state, [shard.digest])
+            return
+        _write(self._whole, whole.state(), self._digests)
+        for number in range(len(self._digests)):
+            self._file(number).unlink(missing_ok=True)
 
-    def remove(self) -> None:
-        """Remove the folder, once all is counted; files that are not ours stay."""
+    def remove(self, shards: int) -> None:
+        """Remove the folder, once all is counted; files that are not ours stay.
+
+        Args:
+            shards: How many there were.
+
+        Raises:
+            ValueError: Where more are counted, so that what was merged holds other texts as well.
+        """
         if self._path is None:
             return
-        for file in (*self._path.glob("shard-*.safetensors"), self._path / _ABOUT):
+        if shards < self._merged:
+            self._refuse("the corpus ends before those that were counted")
+        for file in (*self._path.glob("shard-*.safetensors"), self._whole, self._path / _ABOUT):
             file.unlink(missing_ok=True)
         if not any(self._path.iterdir()):
             self._path.rmdir()
 
-    def _file(self, shard: Shard) -> Path:
+    def _refuse(self, why: str) -> NoReturn:
+        raise ValueError(
+            f"checkpoint {str(self._path)!r} is of other texts ({why}); remove it, or name another folder."
+        )
+
+    def _file(self, number: int) -> Path:
+        return self._folder / f"shard-{number:06}.safetensors"
+
+    @property
+    def _whole(self) -> Path:
+        return self._folder / "merged.safetensors"
+
+    @property
+    def _folder(self) -> Path:
         if self._path is None:  # nobody asks then
             raise AssertionError
-        return self._path / f"shard-{shard.number:06}.safetensors"
+        return self._path
+
+
+def _write(path: Path, state: State, digests: Sequence[str]) -> None:
+    """Write a state and the digests of its shards."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in state.items()}
+    write_bytes(path, dump_tensors(arrays, metadata={_KEY: json.dumps(digests)}))
+
+
+def _digests(path: Path) -> list[str]:
+    with _opened(path) as file:
+        return [str(digest) for digest in json.loads((file.metadata() or {})[_KEY])]
+
+
+def _state(path: Path) -> State:
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise ValueError(
+            f"checkpoint: {str(path)!r} is damaged; remove it, and its texts are counted again."
+        ) from error

@@ -140,17 +140,15 @@ def feature_stats(
     jobs = 1 if total == 1 and not isinstance(jobs, Executor) else jobs
     if not stays(jobs) and about["hooks"]:
         names = sorted({hook.split()[0] for hook in about["hooks"]})
-        raise ValueError(
-            f"model has hooks ({', '.join(names)}), which other processes do not see: use jobs=1."
-        )
-    tally = asked.tally()
+        raise ValueError(f"model has hooks ({', '.join(names)}), which workers do not see: use jobs=1.")
+    tally, count = asked.tally(), 0
     ids, shards = _peeked(here, shards_of(texts, spelled=corpus.tokenizer is not None))
     opening = None if folder is None else partial(SAE.from_pretrained, folder)
     with (
         reader.carried(jobs) as carried,
         parcel(sae, jobs, kind="sae", what="the SAE", check=sae_fingerprint, make=opening) as packed,
     ):
-        for _, (shard, state) in run_shards(
+        for number, (shard, found) in run_shards(
             _Worker(carried, packed, asked, quiet=not stays(jobs)),
             _open(shards, kept),
             jobs,
@@ -159,9 +157,12 @@ def feature_stats(
             total=total,
             kept=kept.said,
         ):
+            state = kept.get(shard) if found is None else found
             if state is not None:
-                kept.put(shard, state)
-            tally.merge(asked.tally(kept.get(shard) if state is None else state))
+                tally.merge(asked.tally(state))
+            if found is not None:
+                kept.put(shard, found, tally)
+            count = number + 1
     if not tally.tokens:
         raise ValueError("texts hold no token that counts; give at least one text of several words.")
     stats = assembled(
@@ -179,7 +180,7 @@ def feature_stats(
             "paper": PAPER,
         },
     )
-    kept.remove()
+    kept.remove(count)
     return stats
 
 
