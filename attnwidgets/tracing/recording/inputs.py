@@ -248,7 +248,8 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
     table = _table(ids, "input_ids")
     if not table.numel():
         raise ValueError("input_ids are empty: give at least one token")
-    if table.dim() not in (1, 2) or table.is_floating_point() or table.dtype == torch.bool:
+    others = table.is_floating_point() or table.is_complex() or table.dtype == torch.bool
+    if table.dim() not in (1, 2) or others:
         raise ValueError(
             f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}; "
             f"{MEDIA}"

@@ -333,6 +333,10 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
     seq2seq = "decoder_input_ids" in forward_parameters(model)
     if target is not None and not seq2seq:
         raise ValueError("target_text is for encoder-decoder models; this model has no decoder of its own")
+    if target is not None and not (isinstance(target, str) and reader is not None):
+        raise TypeError(
+            f"target_text must be a string, which needs the model's tokenizer, not {target!r:.80}"
+        )
     if seq2seq:
         config = model.config
         start = getattr(config, "decoder_start_token_id", None)

@@ -1,0 +1,1 @@
+"""Fuzzers: strange things in bounded time. `make fuzz` runs the same for longer; see `fuzzing`."""
