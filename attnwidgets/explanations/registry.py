@@ -16,6 +16,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.explanations.estimates import sizes_of
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.needs import Need, resolve_needs
+from attnwidgets.tracing.room import forced, room_for, spoken_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -111,8 +112,6 @@ class Method:
 
         Within `force`, nothing that it runs is refused for its memory.
         """
-        from attnwidgets.tracing.room import forced, room_for
-
         sizes = sizes_of(trace, stream)
         where = "" if sizes is None else f" over {sizes.keys:,} tokens"
         device = None if sizes is None else sizes.device
@@ -220,7 +219,8 @@ def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
     """Return every method by name, with what it needs and returns; shown as a table.
 
     Args:
-        trace: Where given, the table also says which methods serve it, and what stands against the others.
+        trace: Where given, the table also says which methods serve it, what stands against the others, and
+            how much memory they take.
         stream: Which stream of `trace`; its default otherwise.
     """
     for name in _HOMES:
@@ -230,7 +230,11 @@ def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
     found = dict(sorted(_METHODS.items()))
     if trace is None:
         return MethodTable(found)
-    return MethodTable(found, {name: entry.refusal(trace, stream) for name, entry in found.items()})
+    return MethodTable(
+        found,
+        {name: entry.refusal(trace, stream) for name, entry in found.items()},
+        {name: entry.memory(trace, stream) for name, entry in found.items()},
+    )
 
 
 def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
@@ -255,11 +259,19 @@ class MethodTable:
     Args:
         found: Methods by name.
         refusals: Where asked of a trace: by name, "" or why the method cannot serve it.
+        memory: Where asked of a trace: by name, about how many bytes the method takes; 0 where that is told
+            when it is called, or is little.
     """
 
-    def __init__(self, found: dict[str, Method], refusals: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        found: dict[str, Method],
+        refusals: dict[str, str] | None = None,
+        memory: dict[str, float] | None = None,
+    ) -> None:
         self._methods = found
         self.refusals = refusals
+        self.memory = memory
 
     def __iter__(self) -> Iterator[Method]:
         return iter(self._methods.values())
@@ -290,6 +302,9 @@ class MethodTable:
             if self.refusals is not None:
                 refused = self.refusals[entry.name]
                 row["serves this trace"] = f"no: {refused}" if refused else "yes"
+            if self.memory is not None:
+                need = self.memory[entry.name]
+                row["takes"] = f"about {spoken_bytes(need)}" if need else ""
             rows.append(row | {"needs": entry.needs, "costs": entry.cost, "paper": entry.paper})
         return rows
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import torch
 
-_GIGA = 1e9
+_UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 
 def free_bytes(device: torch.device | None = None) -> int | None:
@@ -70,8 +70,9 @@ def is_forced() -> bool:
 
 
 def spoken_bytes(count: float) -> str:
-    """Return "1.2 GB" or "34 MB"."""
-    return f"{count / 1e9:.2g} GB" if count >= _GIGA / 10 else f"{count / 1e6:.2g} MB"
+    """Return "1.2 GB", "34.0 MB" or the like."""
+    unit, size = next(((unit, size) for unit, size in _UNITS.items() if count >= size / 10), ("kB", 1e3))
+    return f"{count / size:,.1f} {unit}"
 
 
 def require_room(purpose: str, need: float, device: torch.device | None, remedy: str) -> None:

@@ -12,6 +12,7 @@ from attnwidgets.evaluate.removals.removal import removing
 from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.tracing import memory, room
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.room import spoken_bytes
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def test_what_has_no_room_is_refused_unless_it_is_forced(
     need = method.memory(found)
     free(monkeypatch, need - 1)
     words = (
-        rf"{name} over 9 tokens takes about [\d.]+ MB, and [\d.]+ MB are free\. Take a shorter text, or a "
-        r"device with more memory, or pass force=True to run it all the same\."
+        rf"{name} over 9 tokens takes about [\d.]+ [kM]B, and [\d.]+ [kM]B are free\. "
+        r"Take a shorter text, or a device with more memory, or pass force=True to run it all the same\."
     )
     with pytest.raises(ValueError, match=words):
         method.function(found)
@@ -63,6 +64,14 @@ def test_estimates_grow_with_the_square_of_the_tokens(found: Trace) -> None:
     # Of a map without heads, whose rollout is estimated as that of the trace.
     means = aw.attention(found).mean()
     assert aw.methods()["rollout"].memory(means) == aw.methods()["rollout"].memory(found)
+
+
+def test_the_table_of_methods_says_what_they_take(found: Trace) -> None:
+    table = aw.methods(found)
+    need = aw.methods()["rollout"].memory(found)
+    assert f"takes about {spoken_bytes(need)}" in repr(table)
+    assert "<td" in table._repr_html_()
+    assert "takes about" not in repr(aw.methods())
 
 
 @pytest.mark.parametrize("name", ["lrp", "saliency", "occlusion", "signed_attention"])

@@ -11,7 +11,7 @@ from attnwidgets.tracing import room
 from attnwidgets.tracing.memory import recording_bytes
 from attnwidgets.tracing.recording import attention_function, recorder
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.room import free_bytes
+from attnwidgets.tracing.room import free_bytes, spoken_bytes
 from tests.tracing import tiny
 from tests.tracing.test_rows import long_ids, long_model
 
@@ -23,8 +23,8 @@ def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytes
     model.register_forward_pre_hook(lambda *_: ran.append(1))
     monkeypatch.setattr(room, "free_bytes", lambda _: need - 1)
     words = (
-        r"a trace of 300 tokens by LlamaForCausalLM takes about [\d.]+ MB, and [\d.]+ MB are free\. Take a "
-        r"shorter text .* or pass force=True to run it all the same\."
+        r"a trace of 300 tokens by LlamaForCausalLM takes about [\d.]+ [kM]B, and [\d.]+ [kM]B are free\. "
+        r"Take a shorter text .* or pass force=True to run it all the same\."
     )
     with pytest.raises(ValueError, match=words):
         trace(model, None, ids)
@@ -94,3 +94,8 @@ def test_a_limit_of_the_process_counts_as_its_memory(monkeypatch: pytest.MonkeyP
     most = pages * resource.getpagesize() + 2**28
     monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
     assert 2**27 < (free_bytes(torch.device("cpu")) or 0) <= 2**28
+
+
+def test_sizes_are_spoken_in_the_unit_that_fits() -> None:
+    found = [spoken_bytes(count) for count in (12, 2_600, 130_000, 99_960_000, 1.25e8, 3.3e12)]
+    assert found == ["0.0 kB", "2.6 kB", "0.1 MB", "100.0 MB", "0.1 GB", "3,300.0 GB"]
