@@ -15,14 +15,34 @@ if TYPE_CHECKING:
 _FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
 
 
-def to_csv(store: TileStore, method: str, stream: str, unit: str, layer: int, head: int | str) -> str:
+PART_BYTES = 2_000_000
+"""Bytes of a table that are sent at once, about."""
+_NUMBER = 13  # bytes of a number in it
+
+
+def part_of_csv(
+    store: TileStore, method: str, stream: str, unit: str, layer: int, head: int | str, first: int = 0
+) -> dict[str, Any]:
     """Return one matrix as CSV: a row for each query (or target), a column for each key, all digits.
 
-    Labels that a spreadsheet would run as a formula begin with an apostrophe.
+    Labels that a spreadsheet would run as a formula begin with an apostrophe. Of a large matrix as many rows
+    are read and returned as are sent at once.
+
+    Args:
+        store: Where it is.
+        method: Key of the method.
+        stream: Name of the stream.
+        unit: The unit.
+        layer: Number of the layer.
+        head: Number of the head, or a reduction.
+        first: The row that the part begins with; the first part has the names of the columns.
+
+    Returns:
+        "text", and "next": the row that the next part begins with, or None.
 
     Raises:
         LookupError: There is no such source.
-        IndexError: There is no such layer or head.
+        IndexError: There is no such layer, head or row.
         ValueError: The layer is not computed yet.
     """
     wanted = (method, stream, unit)
@@ -31,14 +51,17 @@ def to_csv(store: TileStore, method: str, stream: str, unit: str, layer: int, he
         raise LookupError(f"{method!r} by {unit} is no longer shown; run the cell again.")
     if layer in source.layers and layer not in source.ready:
         raise ValueError(f"layer {layer} is not computed yet; look at it first.")
-    values = source.matrix(layer, head)
     query, key = source.axes()
+    rows, cols = source.shape
+    last = min(rows, first + max(1, PART_BYTES // (_NUMBER * max(1, cols))))
+    values = source.rows(layer, head, first, last)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["", *spreadsheet_labels(key["labels"])])
-    for label, row in zip(spreadsheet_labels(query["labels"]), values, strict=True):
+    if first == 0:
+        writer.writerow(["", *spreadsheet_labels(key["labels"])])
+    for label, row in zip(spreadsheet_labels(query["labels"][first:last]), values, strict=True):
         writer.writerow([label, *map(str, row)])
-    return out.getvalue()
+    return {"text": out.getvalue(), "next": last if last < rows else None}
 
 
 def spreadsheet_labels(labels: Sequence[Any]) -> list[str]:
