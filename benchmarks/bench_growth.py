@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from growth_views import VIEWS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -62,6 +64,7 @@ STEPS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "rollout": ("rollout", method("rollout")),
     "value_zeroing": ("value zeroing, 1 layer", method("value_zeroing", layers=[0])),
     "lrp": ("lrp", method("lrp")),
+    **VIEWS,
 }
 """What is measured: its name in the table, and what it does with a trace."""
 

@@ -1,4 +1,4 @@
-"""What views of a text cost as it grows: rows of bench_growth.py (`STEPS |= VIEWS`).
+"""What views of a text cost as it grows: rows of bench_growth.py.
 
 By itself, `python benchmarks/growth_views.py [--tokens 1024 2048]`, it prints what each view sends at once,
 in MB: header, eager bytes and answers that travel with it; of a page, the size of the file.

@@ -20,7 +20,7 @@ from attnwidgets.views.menu import entries_of, outdated
 from attnwidgets.views.offer import RECORDED, askable, check_units, is_trace, offered
 from attnwidgets.views.selection import Selection
 from attnwidgets.views.sharing import SELECTIONS, STORES
-from attnwidgets.views.values import to_csv
+from attnwidgets.views.values import part_of_csv
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.questions import Questions, Topic
 from attnwidgets.views.wire.runtime import Runtime
@@ -166,9 +166,9 @@ class View(anywidget.AnyWidget):
         self.on_msg(lambda _, content, __: self._questions.receive(content))
         CELLS.mark(self)
 
-    def _csv(self, **place: Any) -> tuple[str, list[bytes]]:
-        """Answer with the numbers looked at; see `views.values.to_csv`."""
-        return to_csv(self.store, **place), []
+    def _csv(self, **place: Any) -> Answer:
+        """Answer with the numbers looked at, or a part of them; see `views.values.part_of_csv`."""
+        return part_of_csv(self.store, **place), []
 
     def _copy(self, why: str = "") -> tuple[str, list[bytes]]:
         """Answer with what stands in for this view where its code did not arrive."""

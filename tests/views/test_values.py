@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.values import to_csv
+from attnwidgets.views import values
+from attnwidgets.views.values import part_of_csv
 
 LABELS = ["[CLS]", "a,b", '"q"', "=cmd()", "-5", "+x", "שלום", "two\nlines"]
 
@@ -22,7 +23,12 @@ def view():
 
 def rows(view, **place):
     where = {"method": "attention", "stream": "self", "unit": "token", "layer": 1, "head": 2} | place
-    return list(csv.reader(io.StringIO(to_csv(view.store, **where))))
+    table, first = "", 0
+    while first is not None:
+        part = part_of_csv(view.store, **where, first=first)
+        table += part["text"]
+        first = part["next"]
+    return list(csv.reader(io.StringIO(table)))
 
 
 def test_numbers_come_back_as_they_are(view):
@@ -30,6 +36,14 @@ def test_numbers_come_back_as_they_are(view):
     exact = view._explanations[0].matrix(1, 2).astype(np.float32)
     np.testing.assert_array_equal(np.float32([line[1:] for line in lines]), exact)
     assert head == ["", *(line[0] for line in lines)]
+
+
+def test_a_large_table_comes_in_parts_of_what_is_sent_at_once(view, monkeypatch):
+    whole = rows(view)
+    monkeypatch.setattr(values, "PART_BYTES", 3 * 13 * 8)  # three rows of eight numbers
+    where = {"method": "attention", "stream": "self", "unit": "token", "layer": 1, "head": 2}
+    assert [part_of_csv(view.store, **where, first=at)["next"] for at in (0, 3, 6)] == [3, 6, None]
+    assert rows(view) == whole
 
 
 def test_labels_are_whole_and_none_is_a_formula(view):

@@ -182,16 +182,19 @@ class Reader:
         Raises:
             IndexError: There is no such layer, head or row.
         """
+        return np.asarray(self.rows(layer, head, row, row + 1)[0])
+
+    def rows(self, layer: int, head: int | str, first: int, last: int) -> NDArray[np.float32]:
+        """Return the rows from `first` up to, not including, `last` [row, key]. Raises like `row`."""
         rows = self.shape[0]
-        if not 0 <= row < rows:
-            raise IndexError(f"row {row} is out of range: the rows are 0 to {rows - 1}.")
+        if not 0 <= first < last <= rows:
+            raise IndexError(f"row {first} is out of range: the rows are 0 to {rows - 1}.")
         if not self.long:
-            return np.asarray(self.matrix(layer, head)[row])
+            return np.asarray(self.matrix(layer, head)[first:last])
         self._check(layer)
         self._check_head(layer, head)
-        found = self._aggregated().rows(layer, self._numbers(head), [row])
-        kept = found if self.heads is not None else found[None]
-        return np.asarray(_of_heads(kept, _first_of(head))[0])
+        found = self._aggregated().rows(layer, self._numbers(head), range(first, last))
+        return _of_heads(found if self.heads is not None else found[None], _first_of(head))
 
     def across(self, layer: int, side: str, index: int) -> NDArray[np.float32]:
         """Return what a query reads, or with `side` "key" who reads a key, in every head [head, element].

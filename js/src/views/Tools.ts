@@ -13,6 +13,12 @@ const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron";
 /** A reader has come to rest after so long. */
 const RESTS_MS = 500;
 
+/** Rows of a table, and where it goes on. */
+interface Part {
+  text: string;
+  next: number | null;
+}
+
 /** A name for files: letters and digits of what is shown. */
 function fileName(root: Element): string {
   const title = root.querySelector(".aw-title")?.textContent ?? "";
@@ -75,10 +81,21 @@ export const renderTools = view((ctx, root, signal) => {
     return [["", ...cols.map(quoted)].join(), ...rows.map(line), ""].join("\n");
   };
   let wanted: Record<string, unknown> | null = null;
+  const table: string[] = [];
   const handOver = (): void => {
     if (!wanted) return;
     const why = answers.failure("csv", wanted);
-    const text = answers.get<string>("csv", wanted)?.meta ?? (why && approximate());
+    const told = answers.get<string | Part>("csv", wanted)?.meta;
+    if (typeof told === "object") {
+      table.push(told.text);
+      if (told.next !== null) {
+        answers.retry("csv", true);
+        wanted = { ...wanted, first: told.next };
+        handOver();
+        return;
+      }
+    }
+    const text = told ? table.join("") || (told as string) : why && approximate();
     if (text) {
       download(`${fileName(shown)}${why ? "-approximate" : ""}.csv`, new Blob([text], { type: "text/csv" }));
       open(false);
@@ -86,6 +103,7 @@ export const renderTools = view((ctx, root, signal) => {
     else return;
     answers.retry("csv", true);
     wanted = null;
+    table.length = 0;
   };
   const panel = h(
     "div.menu.tools-menu",
