@@ -152,6 +152,8 @@ def _ranked(
             source.large and source is not main and source.unit != source.explanation.unit,
             # For one matrix of all heads all of them are read.
             head in REDUCTIONS if source.long else head not in {"-", "mean"},
+            # Few of a long text's fit: those that the slider leads to.
+            source.long and head != selection.head,
             rows * cols,
             abs(layer - selection.layer),
         )

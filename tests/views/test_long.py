@@ -232,8 +232,8 @@ def test_a_flow_of_too_many_elements_is_refused_with_what_to_do(long):
     assert aw.FlowView(aw.attention(long).to("sentence")).describe()
 
 
-def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path, counted):
-    view = aw.Explorer(aw.attention(long), methods=["attention"])
+def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path):
+    view = aw.Explorer(aw.attention(long), methods=["attention"], head=2)
     path = view.to_html(tmp_path / "page.html", budget=1_200_000)
     assert path.stat().st_size <= 1_200_000
     text = path.read_text()
@@ -244,6 +244,9 @@ def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path, counted)
         (t["source"], t["layer"], t["head"]) for t in state["models"]["store0"]["state"]["header"]["tiles"]
     }
     assert {("attention/sentence/self", n, h) for n in range(LAYERS) for h in [*range(HEADS), "mean"]} <= held
+    tokens = {(n, h) for source, n, h in held if source == "attention/token/self"}
+    assert {(n, 2) for n in range(LAYERS)} <= tokens  # the slider moves along the head that is looked at
+    assert len(tokens) < LAYERS * HEADS
     assert [t["source"] for t in state["thumbs"]["store0"]] == ["attention/sentence/self"]
     assert [len(heads) for heads in state["thumbs"]["store0"][0]["scale"]] == [HEADS, HEADS]
 

@@ -4,7 +4,7 @@ import { heatMap, lut } from "../colour.ts";
 import { density, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../dom.ts";
 import { printed, roundUp } from "../numbers.ts";
 import { HIDDEN, LATER } from "../wire/codec.ts";
-import type { Source } from "../wire/wire.ts";
+import type { HeadKey, Source } from "../wire/wire.ts";
 import { createReadout, only, view } from "./frame.ts";
 import { createFigure } from "./map/figure.ts";
 import type { Size } from "./map/fit.ts";
@@ -47,9 +47,25 @@ export const renderLayerMap = view((ctx, root, signal) => {
     return source.causal ? count - 1 : 0;
   };
 
+  /** Rows of matrices whose cells share codes, as they were asked for; null: on its way. */
+  const exact = new Map<string, Float32Array | null>();
+  const exactly = (...place: [string, number, HeadKey, number]): Row => {
+    const name = place.join();
+    if (!exact.has(name)) {
+      exact.set(name, null);
+      void tiles.row(...place, true).then((values) => {
+        if (values) exact.set(name, values);
+        else exact.delete(name); // asked for again when something changes
+        if (values && !signal.aborted) draw();
+      });
+    }
+    return exact.get(name) ?? undefined;
+  };
+
   /** The row in one layer, if it is here; else its matrix is asked for, unless it is yet to be computed. */
   const read = (layer: number): Row => {
     const { source, head } = ctx.layered();
+    if (source.coarse) return exactly(source.id, layer, head, rowShown(source));
     const tile = tiles.get(source.id, layer, head);
     if (tile) return rowOf(tile, rowShown(source));
     if (source.computed?.includes(layer) !== false) tiles.request(source.id, layer, head, `layer ${layer}`);
