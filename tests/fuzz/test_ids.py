@@ -46,7 +46,7 @@ OPTIONS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("kind", ["decoder", "encoder", "both"])
 def test_ids(kind: str) -> None:
     make = {"decoder": tiny.TEXT["Llama"], "encoder": tiny.TEXT["BERT"], "both": tiny.SEQ2SEQ["T5"]}[kind]
-    model = tiny.build(make)
+    model = tiny.build(make).train()
     readers = [None, None, tiny.wordpiece()]
     before = fingerprint(model)
 

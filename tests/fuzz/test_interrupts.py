@@ -39,19 +39,20 @@ RAISED = [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError, RecursionErr
 
 
 @pytest.fixture(scope="module")
-def traced() -> tuple[Any, Any]:
+def traced() -> tuple[Any, Any, str]:
     model = tiny.build(tiny.TEXT["Llama"])
     model.train()
     model.model.layers[0].eval()
     model.model.embed_tokens.weight.requires_grad_(requires_grad=False)
+    before = fingerprint(model)
     trace = aw.trace(model, None, IDS)
     for call in CALLS.values():  # an interrupted import would be imported by halves for all later tests
         call(model, trace)
-    return model, trace
+    return model, trace, before
 
 
 def test_hooks_that_raise(traced: Any) -> None:
-    model, trace = traced
+    model, trace, before = traced
     modules = [module for module in model.modules() if not list(module.children())]
 
     def a_hook(r: Any) -> None:
@@ -66,7 +67,6 @@ def test_hooks_that_raise(traced: Any) -> None:
 
         before_hook = r.random() < 0.5
         handle = module.register_forward_pre_hook(hook) if before_hook else module.register_forward_hook(hook)
-        before = fingerprint(model)
         try:
             CALLS[name](model, trace)
         except BaseException as error:
@@ -75,9 +75,8 @@ def test_hooks_that_raise(traced: Any) -> None:
         else:
             assert calls < at or kind is StopIteration, f"{name} swallowed {kind.__name__}"
         finally:
-            same = fingerprint(model) == before
             handle.remove()
-        assert same, f"{name} left the model changed after {kind.__name__}"
+        assert fingerprint(model) == before, f"{name} left the model changed after {kind.__name__}"
 
     fuzz(a_hook, 70)
 
@@ -110,8 +109,7 @@ def ringing(seconds: float) -> Iterator[None]:
 
 
 def test_interrupts_at_any_moment(traced: Any) -> None:
-    model, trace = traced
-    before = fingerprint(model)
+    model, trace, before = traced
     expected = aw.trace(model, None, IDS).logits
     stopped = 0
 

@@ -42,9 +42,9 @@ def logged() -> Any:
 
 
 def test_messages(logged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny.build(tiny.TEXT["Llama"])
-    trace = aw.trace(model, None, [1, 2, 3, 4, 5, 6])
+    model = tiny.build(tiny.TEXT["Llama"]).train()
     before = fingerprint(model)
+    trace = aw.trace(model, None, [1, 2, 3, 4, 5, 6])
     makes = (aw.Explorer, aw.HeadGrid, aw.TokenStrip, aw.NeuronView, aw.HeadView, aw.InterventionView)
     views = [make(trace) for make in makes]
     receivers = [*views, views[0].store]

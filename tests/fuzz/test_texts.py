@@ -45,7 +45,7 @@ def models() -> list[tuple[Any, Any]]:
     import transformers as hf
 
     def small(make: Any, config: Any, size: int) -> Any:
-        return tiny.build(lambda: make(config(vocab_size=size, **tiny.SMALL)))
+        return tiny.build(lambda: make(config(vocab_size=size, **tiny.SMALL))).train()
 
     wordpiece, byte_level, metaspace = tiny.wordpiece(), tiny.byte_level(), tiny.metaspace()
     return [
