@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.fingerprint import fingerprint_of, hooks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from torch import nn
 
     from attnwidgets.sae.corpus import Corpus
     from attnwidgets.sae.sae import SAE
@@ -51,24 +49,6 @@ def states_about(prints: tuple[str, str], corpus: Corpus, site: Site, **options:
             **options,
         },
     }
-
-
-def hooks_of(model: nn.Module) -> list[str]:
-    """Return what hooks change a model's states: their names, their modules, and what ours say that they do.
-
-    Hooks that transformers installs to capture outputs change nothing, and are left out.
-    """
-    return [
-        " ".join([getattr(hook, "__qualname__", type(hook).__qualname__), path, *_said(hook)])
-        for path, module in model.named_modules()
-        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())  # noqa: SLF001 - torch has no other way
-        if not str(getattr(hook, "__module__", "")).startswith("transformers.")
-    ]
-
-
-def _said(hook: Any) -> list[str]:
-    said = getattr(getattr(hook, "__self__", None), "said", None)
-    return [] if said is None else [str(said)]
 
 
 def sae_fingerprint(sae: SAE) -> str:

@@ -23,16 +23,25 @@ _PLACES = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
 """How options are called, or end, that say where files lie."""
 
 
+_WRITTEN = ("_name_or_path", "name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+"""What of a config says where a model lies or how it was saved; the weights say their own dtype."""
+
+
 def fingerprint_of(model: Any) -> str:
-    """Return a hash of a model's class, configuration, weights, buffers and the interventions in force.
+    """Return a hash of a model's class, configuration, weights, buffers, hooks and interventions in force.
 
     Weights that accelerate keeps in memory or on disk are read from there, and packed ones from the state
     that is saved, so that all of them count.
     """
     inner = unwrap(model)
     digest = hashlib.blake2b(digest_size=16)
-    config = getattr(inner, "config", None)
-    digest.update(f"{type(inner).__qualname__} {config!r} {said_of(inner)!r}".encode())
+    about = (
+        type(inner).__qualname__,
+        _chosen(getattr(inner, "config", None)),
+        said_of(inner),
+        hooks_of(inner),
+    )
+    digest.update(repr(about).encode())
     held = dict((*inner.named_parameters(), *inner.named_buffers()))
     pointers = {one.data_ptr() for one in held.values() if _is_plain(one)}  # tied weights count once
     packed = {
@@ -45,6 +54,32 @@ def fingerprint_of(model: Any) -> str:
         digest.update(f"{name} {getattr(value, 'dtype', '')} {tuple(getattr(value, 'shape', ()))}".encode())
         digest.update(b"" if found is None else _bytes_of(found))
     return digest.hexdigest()
+
+
+def _chosen(config: Any) -> str:
+    """Return a config without what saving a model writes into it, which changes no number."""
+    if not hasattr(config, "to_dict"):
+        return repr(config)
+    facts = {name: value for name, value in config.to_dict().items() if name not in _WRITTEN}
+    return json.dumps(facts, sort_keys=True, default=repr)
+
+
+def hooks_of(model: nn.Module) -> list[str]:
+    """Return what hooks change a model's states: their names, their modules, and what ours say that they do.
+
+    Hooks that transformers installs to capture outputs change nothing, and are left out.
+    """
+    return [
+        " ".join([getattr(hook, "__qualname__", type(hook).__qualname__), path, *_said(hook)])
+        for path, module in model.named_modules()
+        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())  # noqa: SLF001 - torch has no other way
+        if not str(getattr(hook, "__module__", "")).startswith("transformers.")
+    ]
+
+
+def _said(hook: Any) -> list[str]:
+    said = getattr(getattr(hook, "__self__", None), "said", None)
+    return [] if said is None else [str(said)]
 
 
 def _is_plain(value: Any) -> bool:
