@@ -64,7 +64,7 @@ def _chosen(config: Any) -> str:
     return json.dumps(facts, sort_keys=True, default=repr)
 
 
-def hooks_of(model: nn.Module) -> list[str]:
+def hooks_of(model: torch.nn.Module) -> list[str]:
     """Return what hooks change a model's states: their names, their modules, and what ours say that they do.
 
     Hooks that transformers installs to capture outputs change nothing, and are left out.

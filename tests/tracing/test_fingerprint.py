@@ -36,6 +36,18 @@ def test_weights_that_are_offloaded_count(tmp_path: Path, where: str) -> None:
     assert prints[0] == prints[1] != prints[2] == prints[3]
 
 
+def test_saving_a_model_leaves_its_fingerprint_and_a_hook_does_not(tmp_path: Path) -> None:
+    model = tiny.build(tiny.TEXT["BERT"])
+    before = fingerprint_of(model)
+    model.save_pretrained(tmp_path)
+    assert fingerprint_of(model) == before
+    assert fingerprint_of(type(model).from_pretrained(tmp_path)) == before
+    handle = model.bert.encoder.layer[0].register_forward_hook(lambda *_: None)
+    assert fingerprint_of(model) != before
+    handle.remove()
+    assert fingerprint_of(model) == before
+
+
 def test_weights_that_are_packed_count() -> None:
     prints = []
     for seed in (0, 0, 1):
