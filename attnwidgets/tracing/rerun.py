@@ -215,7 +215,7 @@ def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
             options["use_cache"] = False
         if "logits_to_keep" in takes:
             options["logits_to_keep"] = 1  # the head's work is not needed
-        with watching(model) as watch, recording(model, [watch.attention]) as session:
+        with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
     modules = {id(module): name for name, module in model.named_modules()}

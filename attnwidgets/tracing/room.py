@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 
@@ -62,6 +67,20 @@ def forced(force: bool = True) -> Iterator[None]:
         yield
     finally:
         _forced.reset(token)
+
+
+def forceable(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function take `force=True`, with which nothing that it runs is refused for its memory."""
+
+    @functools.wraps(function)
+    def run(*args: Any, force: bool = False, **kwargs: Any) -> R:
+        with forced(force):
+            return function(*args, **kwargs)
+
+    own = inspect.signature(function)
+    option = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+    vars(run)["__signature__"] = own.replace(parameters=[*own.parameters.values(), option])
+    return cast("Callable[P, R]", run)
 
 
 def is_forced() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +55,21 @@ def test_what_has_no_room_is_refused_unless_it_is_forced(
     plain = method.function(found)
     handle.remove()
     np.testing.assert_array_equal(forced.values, plain.values)
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "single_removals", "infidelity"])
+def test_metrics_are_refused_and_forced_as_well(
+    name: str, found: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metric = getattr(aw.evaluate, name)
+    assert "force" in inspect.signature(metric).parameters
+    options: dict[str, Any] = {"operator": "attention_mask"}
+    plain = metric(found, ["input_x_gradient"], **options)
+    free(monkeypatch, 1)
+    with pytest.raises(ValueError, match=r"take[sn]? about|shorter text"):
+        metric(found, ["input_x_gradient"], **options)
+    forced = metric(found, ["input_x_gradient"], **options, force=True)
+    np.testing.assert_allclose(forced.values, plain.values, rtol=1e-4, atol=1e-6)
 
 
 def test_estimates_grow_with_the_square_of_the_tokens(found: Trace) -> None:

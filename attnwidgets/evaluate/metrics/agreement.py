@@ -14,6 +14,7 @@ from attnwidgets.evaluate.metrics.rank_measures import is_constant, kendall, spe
 from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.selecting import listed, spoken_range
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ PAPERS = {
 }
 
 
+@forceable
 def agreement(
     items: Mapping[str, Any] | Sequence[Any],
     measure: Measure = "spearman",

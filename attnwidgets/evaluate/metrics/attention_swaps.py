@@ -16,6 +16,7 @@ from attnwidgets.evaluate.scorecards.scored import scored
 from attnwidgets.explanations.selecting import pick
 from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.explanations.tracelike import require_trace, resolve_stream
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,6 +53,7 @@ def jensen_shannon(p: Any, q: Any) -> Float:
     return found
 
 
+@forceable
 def attention_permutation(
     traces: Any,
     layer: Any = None,
@@ -145,6 +147,7 @@ class AdversarialAttention:
     epsilon: float
 
 
+@forceable
 def adversarial_attention(
     trace: Any,
     layer: Any = -1,

@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets.evaluate.examples.explained import explained, is_constant
 from attnwidgets.evaluate.metrics.rank_measures import spearman
 from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored, scored_explanations
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ _SAME = 1e-3
 _CONSTANT = "undefined where an explanation is constant, or of fewer than two elements"
 
 
+@forceable
 def consistency(
     traces: Sequence[Any], methods: Any, target: Any = None, *, unit: str | None = None, seed: int = 0
 ) -> Scorecard:
@@ -72,6 +74,7 @@ def consistency(
     )
 
 
+@forceable
 def implementation_invariance(
     trace: Any, twin: Any, methods: Any, target: Any = None, *, unit: str | None = None, seed: int = 0
 ) -> Scorecard:

@@ -23,6 +23,7 @@ from attnwidgets.evaluate.removals.ordering import (
 from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
 from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,7 @@ _CHOICES = {
 }
 
 
+@forceable
 def effective_complexity(
     traces: Any,
     explanations: Any,

@@ -27,6 +27,7 @@ from attnwidgets.evaluate.removals.removal_metrics import METRICS, SCORES, Metri
 from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored_explanations
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.targets import resolve_target
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,6 +84,7 @@ class Plan:
         return dict(vars(self))
 
 
+@forceable
 def faithfulness(
     traces: Any,
     explanations: Any,

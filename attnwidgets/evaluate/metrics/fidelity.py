@@ -13,6 +13,7 @@ from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ KINDS = ("hard", "probability")
 SHARES = (0.1, 0.2, 0.3, 0.5)
 
 
+@forceable
 def fidelity(
     traces: Any,
     explanations: Any,

@@ -17,6 +17,7 @@ from attnwidgets.evaluate.removals.removal import Operator, removable, removing
 from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.target import CLASSES, Target
 from attnwidgets.explanations.targets import resolve_target
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,7 @@ _PURPOSE = "importance_correlation"
 _TWO = 2
 
 
+@forceable
 def importance_correlation(
     traces: Any,
     explanations: Any,

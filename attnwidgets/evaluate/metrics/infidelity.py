@@ -10,6 +10,7 @@ from attnwidgets.evaluate.examples.explained import explained
 from attnwidgets.evaluate.removals.each_input import of_each_input
 from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
 from attnwidgets.evaluate.scorecards.scored import scored_explanations
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,7 @@ def mean_squared_error(expected: Any, changes: Any, *, normalize: bool = False) 
     return float(np.mean((scale * products - found) ** 2))
 
 
+@forceable
 def infidelity(
     traces: Any,
     explanations: Any,

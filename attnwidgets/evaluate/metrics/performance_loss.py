@@ -9,6 +9,7 @@ import numpy as np
 from attnwidgets.evaluate.metrics.faithfulness import Plan, removal_scores
 from attnwidgets.evaluate.removals.removal_metrics import Metric
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap_of
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 METRICS = ("relative_loss", "relative_accuracy")
 
 
+@forceable
 def performance_loss(
     traces: Any,
     explanations: Any,

@@ -14,6 +14,7 @@ from attnwidgets.evaluate.removals.ordering import ranked
 from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.selecting import listed
 from attnwidgets.explanations.verbalise import runs
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,6 +83,7 @@ OF_RANKING: dict[str, Callable[[Float, Bools], float]] = {"auprc": auprc, "avera
 METRICS = (*OF_CHOSEN, *OF_RANKING)
 
 
+@forceable
 def plausibility(
     traces: Any,
     explanations: Any,

@@ -12,6 +12,7 @@ from attnwidgets.evaluate.examples.explained import require_single
 from attnwidgets.evaluate.metrics.choices import HEADS, choices_of, combinations
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.registry import explain, methods
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,7 @@ class Robustness:
         return "\n".join([f"{len(self.names)} versions: {'; '.join(self.names)}", *rows])
 
 
+@forceable
 def robustness(
     versions: Any,
     method: str | None = None,

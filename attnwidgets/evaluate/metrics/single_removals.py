@@ -16,6 +16,7 @@ from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
 from attnwidgets.evaluate.scorecards.scored import scored_explanations
 from attnwidgets.explanations.selecting import listed
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,6 +80,7 @@ METRICS: dict[str, tuple[Callable[[Float, Singles], float], str]] = {
 }
 
 
+@forceable
 def single_removals(
     traces: Any,
     explanations: Any,

@@ -14,6 +14,7 @@ from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing_map import MixingMap
 from attnwidgets.explanations.targets import resolve_target
 from attnwidgets.explanations.tracelike import require_trace
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ PAPER = (
 )
 
 
+@forceable
 def stability(
     traces: Any,
     explanations: Any,

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.scorecards.scored import scored
+from attnwidgets.tracing.room import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PAPER = "Wiegreffe and Pinter 2019, Attention is not not Explanation"
 
 
+@forceable
 def uniform_attention(
     make: Callable[[int], Any],
     train: Callable[[Any, int], float],

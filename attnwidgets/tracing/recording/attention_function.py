@@ -60,7 +60,9 @@ class UnsupportedModelError(ValueError):
 class Observer(Protocol):
     """What is told of every attention call, and may replace weights and values."""
 
-    def keep_unread(self, module: nn.Module, query: Tensor, key: Tensor, settings: dict[str, Any]) -> bool:
+    def keep_unread(
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
+    ) -> bool:
         """Keep a call without its weights; False, and nothing is kept, where they are read or replaced."""
 
     def see(
@@ -224,7 +226,7 @@ def attention(
         and changing is None
         and not (torch.is_grad_enabled() or module.training)
         and is_long(query, key)
-        and watching.keep_unread(module, query, key, settings)
+        and watching.keep_unread(module, query, key, value, settings)
     ):
         states = repeat_heads(value, query.shape[1])
         output = value.new_empty((*query.shape[:-1], value.shape[-1]))

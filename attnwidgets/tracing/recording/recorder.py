@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     # (index of the call, module, weights, values) -> (weights, values)
     Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
+    # (index of the call, values [batch, kv head, key, dim])
+    Reader = Callable[[int, Tensor], None]
     # (module, what its heads return [batch, head, query, dim])
     Listener = Callable[[nn.Module, Tensor], None]
 
@@ -66,6 +68,7 @@ class Recording:
     names: Mapping[int, str]
     edits: Sequence[Edit] = ()
     listeners: Sequence[Listener] = ()
+    readers: Sequence[Reader] = ()
     calls: list[Call] = field(default_factory=list)
 
     def see(
@@ -81,16 +84,22 @@ class Recording:
     ) -> tuple[Tensor, Tensor]:
         """Keep a call's inputs (never its weights, unless edited) and apply the edits."""
         given = weights
+        for reader in self.readers:
+            reader(len(self.calls), value)
         for edit in self.edits:
             weights, value = edit(len(self.calls), module, weights, value)
         kept = weights.detach() if changed or weights is not given else None
         self._keep(module, query, key, settings, kept)
         return weights, value
 
-    def keep_unread(self, module: nn.Module, query: Tensor, key: Tensor, settings: dict[str, Any]) -> bool:
+    def keep_unread(
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
+    ) -> bool:
         """Keep a call's inputs where no edit reads its weights."""
         if self.edits:
             return False
+        for reader in self.readers:
+            reader(len(self.calls), value)
         self._keep(module, query, key, settings, None)
         return True
 
@@ -118,7 +127,10 @@ def register() -> None:
 
 @contextmanager
 def recording(
-    model: nn.Module, edits: Sequence[Edit] = (), listeners: Sequence[Listener] = ()
+    model: nn.Module,
+    edits: Sequence[Edit] = (),
+    listeners: Sequence[Listener] = (),
+    readers: Sequence[Reader] = (),
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
 
@@ -126,9 +138,13 @@ def recording(
         model: A twin that `borrowed` yields.
         edits: Called at every attention call, in order; each may replace weights and values.
         listeners: Called after every attention call with what its heads return.
+        readers: Called at every attention call with its values. Without edits, the weights of a long text are
+            then never held whole.
     """
     register()
-    session = Recording({id(module): name for name, module in model.named_modules()}, edits, listeners)
+    session = Recording(
+        {id(module): name for name, module in model.named_modules()}, edits, listeners, readers
+    )
     token = observer.set(session)
     try:
         with implementation(model, NAME):

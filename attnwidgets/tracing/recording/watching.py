@@ -61,13 +61,12 @@ class Watch:
         if not inside and args and isinstance(args[0], Tensor):
             self.norms.append((args[0], module))
 
-    def attention(self, index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep where an attention call was made, and its values: an edit that changes nothing."""
+    def attention(self, index: int, values: Tensor) -> None:
+        """Keep where an attention call was made, and its values."""
         for invocation in self.stack:
             invocation.calls.append(index)
         self.around.append(tuple(self.stack))
         self.values.append(values)
-        return weights, values
 
     def block_of(self, call: int, own: set[int], purpose: str) -> Invocation:
         """Return the block of an attention call, given all calls of its stream."""
