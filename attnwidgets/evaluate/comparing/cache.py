@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from attnwidgets._files import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,4 +92,7 @@ class Cache:
         """Keep a value."""
         if self._folder is None:
             return
-        write_bytes(self._folder / f"{key}.json", json.dumps(value).encode())
+        place = self._folder / f"{key}.json"
+        beside = place.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(value), encoding="utf-8")
+        beside.replace(place)
