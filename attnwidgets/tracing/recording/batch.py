@@ -96,7 +96,7 @@ def require_known(model: Any, tokenizer: Any, name: str, rows: Sequence[Sequence
         return
     known = "no negative ids" if size is None else f"ids 0 to {size - 1}"
     message = f"{name} hold {wrong}, and the model's vocabulary has {known}"
-    if tokenizer is not None and 0 <= wrong < len(tokenizer):
+    if hasattr(tokenizer, "__len__") and 0 <= wrong < len(tokenizer):
         token = tokenizer.convert_ids_to_tokens(wrong)
         message += (
             f": {wrong} is {token!r} in {type(tokenizer).__name__}, which has {len(tokenizer):,} tokens. "
