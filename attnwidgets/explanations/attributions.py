@@ -105,7 +105,9 @@ class Attributions(Explanation):
         residuals = _numbers(residual)
         for name, numbers in {"reach": reaches, "residual": residuals}.items():
             if isinstance(numbers, tuple) and len(numbers) != (len(array) if many else 1):
-                message = f"{name} {numbers} does not fit values of shape {array.shape}: one number for each"
+                message = (
+                    f"{name} {list(numbers)} does not fit values of shape {array.shape}: one number for each"
+                )
                 raise ValueError(f"{message} target.")
         self._set_common(unit=unit, method=method, **(common | {"dtype": array.dtype.name}))
         self._set(

@@ -68,8 +68,8 @@ def _restore_unit(described: Mapping[str, Any]) -> Unit:
 def _check(axis: TokenAxis) -> None:
     """Raise a ValueError where an axis and its units do not fit together."""
     n_tokens = len(axis)
-    if "token" not in axis.units or len(axis.segment) != n_tokens:
-        raise ValueError(f"an axis of {n_tokens} tokens lacks the unit 'token' or the text each is in")
+    if not axis.units or len(axis.segment) != n_tokens:
+        raise ValueError(f"an axis of {n_tokens} tokens lacks a unit to read them in, or the text each is in")
     for name, unit in axis.units.items():
         sizes = {len(unit.labels), len(unit.special), len(unit.times or unit.spans)}
         sizes.add(len(unit.spans) if unit.grid is None else unit.grid[0] * unit.grid[1])

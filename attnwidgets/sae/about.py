@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.fingerprint import fingerprint_of, hooks_of
+from attnwidgets.tracing.fingerprint import fingerprint_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _LABELS = ("site", "model_name", "metadata", "origin")  # of an SAE: they change no number
 _OTHER = {
     "version": "another version of attnwidgets",
-    "model": "another model's weights (or other interventions in force)",
-    "hooks": "other hooks of the model, such as steering",
+    "model": "another model's weights (or other hooks, such as steering, or interventions in force)",
     "tokenizer": "another tokenizer",
     "sae": "another SAE",
     "site": "another site",
@@ -40,7 +39,6 @@ def states_about(prints: tuple[str, str], corpus: Corpus, site: Site, **options:
     return {
         "version": 1,
         "model": prints[0],
-        "hooks": hooks_of(corpus.model),
         "tokenizer": prints[1],
         "site": f"{site.module}.{site.side} {site.call}",
         "options": {

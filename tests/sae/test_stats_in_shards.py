@@ -314,11 +314,11 @@ def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_p
             aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
         with pytest.raises(ValueError, match=r"has hooks \(.*Tap\._after.*which workers do not see: use"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
-    with pytest.raises(ValueError, match="is of other hooks of the model, such as steering; remove it"):
+    with pytest.raises(ValueError, match=r"is of another model.s weights \(or other hooks.*; remove it"):
         aw.feature_stats(sae, *bert, TEXTS, **options)
     with (
         aw.steer(bert[0], sae, 4, 2.0, maximum=1.0),
-        pytest.raises(ValueError, match="is of other hooks of the model, such as steering; remove it"),
+        pytest.raises(ValueError, match=r"is of another model.s weights \(or other hooks.*; remove it"),
     ):
         aw.feature_stats(sae, *bert, TEXTS, **options)
     with aw.steer(bert[0], sae, 4, 3.0, maximum=1.0):

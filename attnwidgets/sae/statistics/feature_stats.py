@@ -25,6 +25,7 @@ from attnwidgets.sae.statistics.counting import Asked, Count, Shard, shards_in, 
 from attnwidgets.sae.statistics.meaning import logit_effects, nearest
 from attnwidgets.sae.texts import require_texts
 from attnwidgets.tracing.carried import Reader
+from attnwidgets.tracing.fingerprint import hooks_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.display import scheme_of
 
@@ -138,8 +139,9 @@ def feature_stats(
     kept = Checkpoint(None if checkpoint is None else Path(checkpoint), about)
     total = shards_in(texts)
     jobs = 1 if total == 1 and not isinstance(jobs, Executor) else jobs
-    if not stays(jobs) and about["hooks"]:
-        names = sorted({hook.split()[0] for hook in about["hooks"]})
+    hooks = () if stays(jobs) else hooks_of(inner)
+    if hooks:
+        names = sorted({hook.split()[0] for hook in hooks})
         raise ValueError(f"model has hooks ({', '.join(names)}), which workers do not see: use jobs=1.")
     tally, count = asked.tally(), 0
     ids, shards = _peeked(here, shards_of(texts, spelled=corpus.tokenizer is not None))

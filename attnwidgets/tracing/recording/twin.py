@@ -7,10 +7,11 @@ thread or task, and there is nothing to put back.
 
 from __future__ import annotations
 
+import copy
 import functools
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -100,8 +101,12 @@ class _Copy:
         return self._config(value) if IMPLEMENTATION in getattr(value, "__dict__", ()) else value
 
     def _module(self, module: nn.Module) -> nn.Module:
-        if id(module) not in self._inside or isinstance(module, torch.jit.ScriptModule):
+        if id(module) not in self._inside:
             return module
+        if isinstance(module, torch.jit.ScriptModule):
+            # Not made of Python's own modules: a whole copy, which calls no attention function anyway.
+            self._made[id(module)] = copy.deepcopy(module)
+            return cast("nn.Module", self._made[id(module)])
         compiled = "_orig_mod" in vars(module)["_modules"]
         made: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
         self._made[id(module)] = made
