@@ -85,6 +85,7 @@ class Archive:
 
 def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
+    from attnwidgets.views.wire.reader import REDUCTIONS
     from attnwidgets.views.wire.thumbnails import thumbnails
 
     archive = Archive()
@@ -104,6 +105,11 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     full = False
     for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):
         if (source.id, layer, head) in eager:
+            continue
+        # Of a long map that the page does not open with, only single heads in its own unit are read.
+        aside = source.long and source is not main
+        if aside and (source.unit != source.explanation.unit or head in REDUCTIONS):
+            archive.left_out += 1
             continue
         if full or not choice.takes(layer, head):
             archive.left_out += 1
