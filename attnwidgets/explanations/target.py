@@ -228,10 +228,10 @@ def token_id(trace: Trace, text: str, name: str) -> int:
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of a text as it stands, without special tokens around it."""
-    from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
+    from attnwidgets.tracing.recording.borrow import own_tokenizer
 
-    with borrowed_tokenizer(tokenizer):
-        return [int(i) for i in tokenizer(well_formed(text), add_special_tokens=False)["input_ids"]]
+    ids = own_tokenizer(tokenizer)(well_formed(text), add_special_tokens=False)["input_ids"]
+    return [int(i) for i in ids]
 
 
 def spell(trace: Trace, index: int) -> str:

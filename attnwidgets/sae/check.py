@@ -13,7 +13,7 @@ from attnwidgets.sae.elsewhere import beside, elsewhere
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.sae.site import Site, resolve_site
 from attnwidgets.sae.tap import reading
-from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def check(
     inner = unwrap(model)
     place = site_of(sae, inner, site)
     corpus = corpus_for(sae, inner, tokenizer, TEXTS if texts is None else texts, prepend_bos=prepend_bos)
-    with borrowed(inner) as twin, borrowed_tokenizer(corpus.tokenizer):
+    with borrowed(inner) as twin:
         states = _states(twin, corpus, place)
         require_width(sae, states.shape[-1], place, inner)
         found = measure(sae, states)

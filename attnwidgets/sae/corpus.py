@@ -9,6 +9,7 @@ import torch
 
 from attnwidgets.sae.texts import require_texts, text_of
 from attnwidgets.tracing.recording.batch import collate
+from attnwidgets.tracing.recording.borrow import own_tokenizer
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.text.display import well_formed
@@ -73,7 +74,7 @@ class Corpus:
     ) -> None:
         require_texts(texts)
         self.model = model
-        self.tokenizer = text_tokenizer(tokenizer)
+        self.tokenizer = own_tokenizer(text_tokenizer(tokenizer))
         self.texts = texts
         self.special = frozenset() if self.tokenizer is None else special_ids(self.tokenizer)
         causal = can_generate(model) and "decoder_input_ids" not in forward_parameters(model)

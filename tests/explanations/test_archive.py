@@ -212,7 +212,7 @@ def test_a_damaged_description_is_refused(edit, message, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"residual": [0.5, 0.5]}, r"residual \(0.5, 0.5\) does not fit values"),
+        ({"residual": [0.5, 0.5]}, r"residual \[0.5, 0.5\] does not fit values"),
         ({"reach": float("inf")}, "'reach' of the description is inf"),
         ({"target": 3}, "'target' of the description is 3"),
         ({"map": 3}, "'map' of the description is 3"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -423,7 +424,9 @@ def test_a_task_inherits_what_is_in_force_and_changes_nothing_outside_of_it() ->
             done.set()
             return alone, meanwhile, await task
 
-    alone, meanwhile, found = asyncio.run(main())
+    # In a thread of its own: the browser's driver may run a loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        alone, meanwhile, found = pool.submit(asyncio.run, main()).result()
     assert torch.equal(meanwhile, alone)
     assert torch.equal(found, both)
 

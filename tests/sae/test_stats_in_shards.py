@@ -241,7 +241,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
         "is of other texts .texts 4 to 7 are not those", sae, model, tokenizer, [*TEXTS[:5], "x", *TEXTS[6:]]
     )
     with aw.ablate_heads(model, [(0, 0)]):
-        refused("another model's weights .or other interventions in force")
+        refused("another model's weights .or other hooks")
     (folder / "shard-000001.safetensors").write_bytes(b"x" * 40)
     refused("shard-000001.safetensors' is damaged; remove it, and its texts are counted again")
     (folder / "statistics.json").write_bytes(b"x" * 40)

@@ -163,3 +163,38 @@ def test_numbers_are_exact_beside_another_thread(family: str) -> None:
     assert not other.wrong
     assert other.passes > len(things)
     assert state_of(model) == before
+
+
+def test_a_tokenizer_is_used_by_two_threads_with_options_of_their_own() -> None:
+    tokenizer = tiny.wordpiece()
+    # As checkpoints of sentence encoders come.
+    tokenizer.backend_tokenizer.enable_padding(length=24, pad_token="[PAD]")
+    tokenizer.backend_tokenizer.enable_truncation(9)
+    before = tokenizer.backend_tokenizer.to_str()
+    model = build("BERT")
+    text = "the cat sat . the cat sat . the cat sat"
+    expected = aw.trace(model, tokenizer, text)
+    assert len(expected.tokens) > 9
+    assert tokenizer.backend_tokenizer.to_str() == before
+    theirs = tokenizer(["a b", text], padding=True, truncation=True, max_length=7)["input_ids"]
+    wrong: list[Any] = []
+    stop = threading.Event()
+
+    def other() -> None:
+        while not stop.is_set():
+            try:
+                found = tokenizer(["a b", text], padding=True, truncation=True, max_length=7)["input_ids"]
+                if found != theirs:
+                    wrong.append(found)
+            except Exception as error:  # noqa: BLE001, PERF203 - whatever it is, it is ours
+                wrong.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    for _ in range(60):
+        found = aw.trace(model, tokenizer, text)
+        if found.tokens != expected.tokens or not torch.equal(found.logits, expected.logits):
+            wrong.append(found)
+    stop.set()
+    thread.join()
+    assert not wrong

@@ -14,7 +14,7 @@ from attnwidgets.sae.corpus import batches, by_token
 from attnwidgets.sae.statistics.tally import Chunk, Tally
 from attnwidgets.sae.tap import reading
 from attnwidgets.sae.texts import Digest, text_of
-from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer
+from attnwidgets.tracing.recording.borrow import borrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -144,7 +144,7 @@ class Count:
         """Return the state of a tally of a shard."""
         tally = self.asked.tally()
         corpus = self.corpus(progress(shard.texts, f"feature statistics, {shard.name}"))
-        with borrowed(self.model) as twin, borrowed_tokenizer(corpus.tokenizer):
+        with borrowed(self.model) as twin:
             for windows in _chunks(corpus, len(self.asked.features)):
                 tally.add(self._encoded(twin, corpus, windows))
         tally.texts = len(shard.texts)

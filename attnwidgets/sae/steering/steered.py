@@ -18,7 +18,7 @@ from attnwidgets.tracing.again import own_logits
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.predictions import spelled
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
-from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
@@ -89,7 +89,7 @@ class Steered:
         }
         self._model = unwrap(trace.model)
         self._site = site_of(sae, self._model, site)
-        self._reader = text_tokenizer(trace.tokenizer)
+        self._reader = own_tokenizer(text_tokenizer(trace.tokenizer))
         self._kept: dict[str, Any] = {}
 
     @property
@@ -173,7 +173,7 @@ class Steered:
             raise LookupError(
                 f"there is no {kind!r} to compare here; there is {', '.join(self.kinds) or 'nothing'}."
             )
-        with borrowed(self._model) as twin, borrowed_tokenizer(self._reader):
+        with borrowed(self._model) as twin:
             if kind not in self._kept:
                 self._kept[kind] = ways[kind](twin)
             steering = self._steering(twin, feature, scale)

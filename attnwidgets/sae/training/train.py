@@ -22,7 +22,7 @@ from attnwidgets.sae.site import hook_name, resolve_site
 from attnwidgets.sae.training.harvest import by_windows, harvest
 from attnwidgets.sae.training.training_run import STATE, Plan, Run, TrainingDivergedError
 from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
-from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,7 +116,7 @@ def train(
         else:
             where = Path(checkpoint)
             where.mkdir(exist_ok=True)
-        with borrowed(inner) as twin, borrowed_tokenizer(corpus.tokenizer):
+        with borrowed(inner) as twin:
             states = harvest(twin, corpus, place, where, max_tokens=max_tokens, about=about)
         if checkpoint is None:
             stack.callback(states.remove)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from contextlib import contextmanager
@@ -119,22 +120,41 @@ def quietly() -> Iterator[None]:
             handler.removeFilter(said)
 
 
-@contextmanager
-def borrowed_tokenizer(tokenizer: Any) -> Iterator[None]:
-    """Restore a fast tokenizer's truncation and padding, which every call with other options rewrites."""
+def own_tokenizer(tokenizer: Any) -> Any:
+    """Return a fast tokenizer over the vocabulary of a user's that does not pad or truncate by itself.
+
+    Every call with other options rewrites a fast tokenizer's padding and truncation, for whoever calls it
+    next, or at that moment in another thread. The vocabulary is shared, so that this takes no time. Slow
+    tokenizers keep no such state and are returned as they are.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        yield
-        return
-    truncation, padding = backend.truncation, backend.padding
-    try:
-        yield
-    finally:
-        if truncation is None:
-            backend.no_truncation()
-        else:
-            backend.enable_truncation(**truncation)
-        if padding is None:
-            backend.no_padding()
-        else:
-            backend.enable_padding(**padding)
+        return tokenizer
+    own = copy.copy(tokenizer)
+    vars(own)["_tokenizer"] = _unpadded(backend)
+    return own
+
+
+def _unpadded(backend: Any) -> Any:
+    from tokenizers import Tokenizer
+
+    made = Tokenizer(backend.model)
+    for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        part = getattr(backend, name)
+        if part is not None:
+            setattr(made, name, part)
+    made.encode_special_tokens = backend.encode_special_tokens
+    added = backend.get_added_tokens_decoder()
+    for _, token in sorted(added.items()):
+        (made.add_special_tokens if token.special else made.add_tokens)([token])
+    if _spelled(made.get_added_tokens_decoder()) == _spelled(added):
+        return made
+    # Ids with gaps between them are given by a whole copy alone.
+    made = copy.deepcopy(backend)
+    made.no_padding()
+    made.no_truncation()
+    return made
+
+
+def _spelled(added: Mapping[int, Any]) -> dict[int, str]:
+    return {number: repr(token) for number, token in added.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.tracing.recording.borrow import borrowed_tokenizer
+from attnwidgets.tracing.recording.borrow import own_tokenizer
 from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.words import STANDARD, join_words
@@ -157,14 +157,14 @@ def encode(
     arguments: dict[str, Any] = {"add_special_tokens": specials, "verbose": False, "padding": False}
     if fast:
         arguments["return_offsets_mapping"] = True
-    with borrowed_tokenizer(tokenizer):
-        encoded = tokenizer(*pair, **arguments, truncation=False)
-        whole = len(encoded["input_ids"])
-        if limit is not None and whole > limit:
-            if not truncation:
-                raise too_long(whole, limit, extra)
-            warnings.append(f"text cut from {whole} to {limit} tokens")
-            encoded = tokenizer(*pair, **arguments, truncation=True, max_length=limit)
+    own = own_tokenizer(tokenizer)
+    encoded = own(*pair, **arguments, truncation=False)
+    whole = len(encoded["input_ids"])
+    if limit is not None and whole > limit:
+        if not truncation:
+            raise too_long(whole, limit, extra)
+        warnings.append(f"text cut from {whole} to {limit} tokens")
+        encoded = own(*pair, **arguments, truncation=True, max_length=limit)
     ids = list(encoded["input_ids"])
     if not ids:
         raise ValueError(f"text {text!r} has no tokens in this tokenizer")

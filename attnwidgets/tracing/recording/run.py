@@ -16,7 +16,7 @@ from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
 from attnwidgets.tracing.memory import room_to_record
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
-from attnwidgets.tracing.recording.borrow import borrowed, borrowed_tokenizer, quietly, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
@@ -298,11 +298,11 @@ def _run(
 ) -> list[Trace]:
     """Generate where asked to, then record batch by batch."""
     _require_weights(model)
-    reader = text_tokenizer(tokenizer)
+    reader = own_tokenizer(text_tokenizer(tokenizer))
     size = BATCH if all(not sample.others for sample in samples) else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
-    with borrowed(model) as twin, borrowed_tokenizer(reader):
+    with borrowed(model) as twin:
         for start in progress(starts, desc="tracing"):
             part = [
                 _with_decoder(twin, reader, sample, target_text, max_new_tokens)
