@@ -22,6 +22,7 @@ _SLACK = 1.25  # the estimate is rough: what is refused lies well above it
 _MASKS = 3  # of eager attention [query, key]: as numbers, as truth values, and of sliding windows
 _LOGITS = 3  # the recorded ones, those of the plain pass that proves them, and the trace's own
 _STATES = 8  # of a token and layer: hidden states, norms, queries, keys, values
+_CELL = 64  # multiplications that one attention weight is worth: its products, and the softmax between them
 _SHARE = 0.5  # of the free memory that inputs which run together may take
 
 
@@ -176,3 +177,12 @@ def told_what_to_do(
 def device_of(model: nn.Module) -> torch.device:
     """Return the device of a model's first parameter."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def pass_work(trace: Trace) -> float:
+    """Return about how many multiplications a pass over a trace's input is, by weights and in attention."""
+    tokens = max(len(trace.axes(stream)[0]) for stream in trace.streams)
+    weights = sum(parameter.numel() for parameter in trace.model.parameters())
+    layers = (layer.shape for table in trace.stream_table.values() for layer in table.layers)
+    cells = sum(heads * queries * keys for heads, queries, keys in layers)
+    return float(tokens * weights + _CELL * cells)

@@ -198,10 +198,11 @@ class Removals:
 
     def _opening(self, topic: str) -> Iterator[dict[str, Any]]:
         """Yield what is asked first, where a cell need not wait for it: baselines are many inputs."""
+        from attnwidgets.tracing.memory import pass_work
+
         tokens = len(self._trace.tokens) if self._held else 0
-        weights = sum(parameter.numel() for parameter in self._trace.model.parameters()) if tokens else 0
         inputs = tokens * (1 if topic == "removal" else 1 + self._draws)
-        if self._held and inputs * tokens * weights <= OPENING_WORK:
+        if self._held and inputs * pass_work(self._trace) <= OPENING_WORK:
             yield from islice(self._for_page(topic), 1)
 
     def _for_page(self, topic: str) -> Iterator[dict[str, Any]]:

@@ -147,11 +147,12 @@ class Intervening(View):
 
     def _cost(self) -> float:
         """Return about how many multiplications one pass of the model is."""
+        from attnwidgets.tracing.memory import pass_work
+
         trace = self._intervened.trace
         if trace is None or self._intervened.reach is None:
             return float("inf")
-        weights = sum(parameter.numel() for parameter in trace.model.parameters())
-        return float(weights * max(max(sizes) for sizes in self._intervened.reach.tokens.values()))
+        return pass_work(trace)
 
     def _singles(self) -> Iterator[Spec]:
         place = self._looked_at()
