@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_texts(texts: Any) -> None:
-    """Raise ValueError for what is no sequence or stream of texts, but can be looped over like one."""
+    """Raise ValueError for a mapping, table or string, which would be looped over as if it were texts."""
     if isinstance(texts, str):
         raise ValueError("texts must be several texts, not one string; pass [text].")  # noqa: TRY004
     if isinstance(texts, Mapping):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.sites import Site
 
 _LOGGER = logging.getLogger("attnwidgets")
-# Models whose other callers have been told of, once each.
+# Models for which the log has named another caller, once each.
 _told: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _ELSEWHERE = (
     "another thread or task calls this %s, and sees it without the interventions in force here (%s). To "

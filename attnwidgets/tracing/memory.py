@@ -58,7 +58,7 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
 def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     """Return about how many bytes a recorded pass takes: what is kept of it, and what it holds meanwhile.
 
-    Weights are gone through in blocks of queries, so that they hardly count. 0 for what is no text.
+    Weights are gone through in blocks of queries, so that they hardly count. 0 where there is no text.
     """
     batch, n_tokens, config = _text_of(model, inputs)
     if not n_tokens:

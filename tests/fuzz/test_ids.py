@@ -54,7 +54,8 @@ def test_ids(kind: str) -> None:
         ids = r.choice(WHOLE) if r.random() < 0.5 else [r.choice(NUMBERS) for _ in range(r.randint(0, 4))]
         options = {name: r.choice(values) for name, values in OPTIONS.items() if r.random() < 0.15}
         if kind == "both" and options.get("max_new_tokens") == 10**9:
-            options["max_new_tokens"] = 40  # T5 knows no longest text, and would write until the memory is full
+            # T5 knows no longest text, and would write until the memory is full.
+            options["max_new_tokens"] = 40
         name, reader = r.choice(["text", "input_ids"]), r.choice(readers)
         found = told(lambda: aw.trace(model, reader, **{name: ids}, **options))
         for trace in found if isinstance(found, list) else [found] * (found is not None):

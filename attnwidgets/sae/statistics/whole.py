@@ -58,7 +58,7 @@ def require_whole(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) 
 
 
 def _require_in(name: str, values: NDArray[Any], known: Any) -> None:
-    """Raise a ValueError for a number that is none of those known, and not `NONE`."""
+    """Raise a ValueError for a number that is neither known nor `NONE`."""
     if values.dtype.kind not in "iu" or not np.isin(values, [NONE, *known]).all():
         raise ValueError(f"the array {name!r} holds what is not there")
 

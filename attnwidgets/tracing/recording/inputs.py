@@ -269,7 +269,7 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
 
 
 def _table(values: Any, argument: str) -> Tensor:
-    """Return what was given as a tensor on the CPU, or say what is no number in it."""
+    """Return what was given as a tensor on the CPU, or name the entry that is not a number."""
     try:
         return torch.as_tensor(values).to_dense().cpu()
     except (

@@ -144,7 +144,7 @@ def _require_text(text: Any) -> None:
 
 
 def _require_count(new: Any) -> None:
-    """Raise a ValueError for a number of new tokens that is none."""
+    """Raise a ValueError unless the number of new tokens is a whole number, 0 or more."""
     if not isinstance(new, Integral) or new < 0:
         raise ValueError(f"max_new_tokens must be a whole number, 0 or more, not {new!r}")
 

@@ -27,7 +27,7 @@ _FIELDS = {
 
 
 def fault(request: Any) -> dict[str, Any] | None:
-    """Return the reply to a request that is none, which says why; None where every field is of its type."""
+    """Return the reply to a malformed request, which says why; None where every field has its type."""
     fields = request if isinstance(request, dict) else {}
     kind, number = fields.get("kind"), fields.get("id")
     if not isinstance(kind, str) or kind not in _NEEDED:

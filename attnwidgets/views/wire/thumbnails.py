@@ -142,7 +142,7 @@ def _of_layer(
 ) -> tuple[list[float], bytes]:
     """Return the scales and the codes of some heads, by their places."""
     values = _pooled(source, layer, places, size)
-    # What is no finite number has no place on a scale.
+    # NaN and infinity have no place on a scale.
     scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
     present = source.count(layer)
     marks = [float(value) if at < present else PRUNED for at, value in zip(places, scale, strict=True)]
