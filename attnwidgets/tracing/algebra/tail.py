@@ -267,10 +267,7 @@ class _First:
 
 
 def read_tail(block: Block) -> Tail | None:
-    """Return a block's tail, or None where its parts are not such that they can be composed.
-
-    The model is to be held by `borrowed` meanwhile.
-    """
+    """Return a block's tail, or None where its parts are not such that they can be composed."""
     layout = block.layout
     if layout.order == "parallel":
         beside = block.through((layout.norm2, *layout.mlp), block.hidden)
