@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tested import ROOT
 
-from attnwidgets.explanations.registry import Method, methods
-from attnwidgets.explanations.targets import token
+from attnwidgets.explanations.registry.registry import Method, methods
+from attnwidgets.explanations.targets.named import token
 from tests.tracing.families import FAMILIES, MORE, OUTSIDE
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from attnwidgets._progress import observing
 from attnwidgets.sae.corpus import Corpus, batches
 from attnwidgets.sae.measures import Measures
 from attnwidgets.tracing.recording.borrow import borrowed
-from attnwidgets.views.features.data import columns_of, page_of, size_of
+from attnwidgets.views.features.payloads import columns_of, page_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import attnwidgets as aw
-from attnwidgets.views import View
+from attnwidgets.views.base.view import View
 
 NOTEBOOK = Path(__file__).with_suffix(".ipynb")
 

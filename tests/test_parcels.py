@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from attnwidgets import _parcels
-from attnwidgets._content import key_of
 from attnwidgets._parcels import parcel
+from attnwidgets.tracing.content import key_of
 
 VALUE = {"weights": list(range(1000))}
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import suggest
 from attnwidgets.compat.display import check_action, handed_over
 from attnwidgets.explanations.mixing.attention import attention as attention_map
-from attnwidgets.export.bertviz import to_bertviz
-from attnwidgets.tracing.given import from_attentions
-from attnwidgets.views.head_grid import HeadGrid
-from attnwidgets.views.head_view import HeadView
+from attnwidgets.explanations.results.bertviz import to_bertviz
+from attnwidgets.tracing.from_attentions import from_attentions
+from attnwidgets.views.heads.head_grid import HeadGrid
+from attnwidgets.views.heads.head_view import HeadView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.tracing.given import GivenTrace
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.tracing.from_attentions import GivenTrace
     from attnwidgets.tracing.text.units import TokenAxis
 
 __all__ = ["head_view", "model_view", "to_bertviz"]

@@ -8,10 +8,10 @@ from IPython.display import display
 
 from attnwidgets._errors import suggest
 from attnwidgets._notebook import running_shell
-from attnwidgets.export.frame import page_of
+from attnwidgets.views.page.frame import page_of
 
 if TYPE_CHECKING:
-    from attnwidgets.views.base import View
+    from attnwidgets.views.base.view import View
 
 ACTIONS = ("view", "return")
 

@@ -30,8 +30,8 @@ from attnwidgets.evaluate.metrics.single_removals import single_removals
 from attnwidgets.evaluate.metrics.stability import stability
 from attnwidgets.evaluate.metrics.uniform_attention import uniform_attention
 from attnwidgets.evaluate.removals.removal import OPERATORS, possible_operators
-from attnwidgets.evaluate.scorecards.combining import averaged, beside, merged
 from attnwidgets.evaluate.scorecards.curves import aopc, area
+from attnwidgets.evaluate.scorecards.merge import averaged, beside, merged
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 __all__ = [

@@ -7,11 +7,11 @@ Nothing in this package imports torch, transformers or matplotlib when it is loa
 
 from __future__ import annotations
 
-from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.explanation import Explanation, Prediction, Predictions
-from attnwidgets.explanations.mixing.graph import ContributionGraph
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import Method, MethodTable, explain, method, methods
+from attnwidgets.explanations.registry.registry import Method, MethodTable, explain, method, methods
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.contribution_graph import ContributionGraph
+from attnwidgets.explanations.results.mixing_map import MixingMap
 
 __all__ = [
     "Attributions",

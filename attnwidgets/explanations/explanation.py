@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from attnwidgets._errors import quoted
-from attnwidgets.explanations.description import frozen, plain
-from attnwidgets.explanations.tables import Table
+from attnwidgets.explanations.results.description import frozen, plain
+from attnwidgets.explanations.results.tables import Table
+from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
-    from attnwidgets.explanations.arrays import Array
+    from attnwidgets.explanations.results.arrays import Array
 
 
 class Prediction(NamedTuple):
@@ -46,7 +47,7 @@ class Predictions(NamedTuple):
         )
 
 
-class Explanation(Table):
+class Explanation(Table, Viewable):
     """Numbers about a trace, with labels and provenance. Frozen: every verb returns a new explanation.
 
     Attributes:
@@ -205,27 +206,21 @@ class Explanation(Table):
         Raises:
             TypeError: For tables (scores, statistics), which have no sentence.
         """
-        from attnwidgets.explanations.verbalise import in_words
+        from attnwidgets.explanations.results.verbalise import in_words
 
         return in_words(self)
 
     def plot(self, **options: Any) -> Figure:
-        """Return a matplotlib figure; see `attnwidgets.export.figures.plot` for the options."""
-        from attnwidgets.export.figures import plot
+        """Return a matplotlib figure; `attnwidgets.explanations.results.pictures.plot` has the options."""
+        from attnwidgets.explanations.results.pictures import plot
 
         return plot(self, **options)
 
     def save(self, path: str | Path) -> Path:
-        """Write to `path`, to be opened with `aw.load`; see `attnwidgets.export.archive.save`."""
-        from attnwidgets.export.archive import save
+        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder where there is no suffix."""
+        from attnwidgets.explanations.results.archive import save
 
         return save(self, path)
-
-    def view(self, **options: Any) -> Any:
-        """Return the widget that shows this best."""
-        from attnwidgets.views import view_of
-
-        return view_of(self, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy as np
@@ -267,7 +262,7 @@ class Explanation(Table):
             return {}
 
     def _png(self) -> dict[str, Any]:
-        from attnwidgets.export.figures import png
+        from attnwidgets.explanations.results.pictures import png
 
         return {"image/png": base64.b64encode(png(self)).decode("ascii")}
 
@@ -282,7 +277,7 @@ class Explanation(Table):
 _ELSEWHERE = {
     "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",
-    "FeatureStats": "attnwidgets.sae.statistics.stats",
+    "FeatureStats": "attnwidgets.sae.corpus_statistics.stats",
     "Agreement": "attnwidgets.evaluate.metrics.agreement_matrix",
     "HeadStatistics": "attnwidgets.statistics.table",
 }

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.intervene.heads import chosen_heads, said_heads, sites_of
+from attnwidgets._selecting import listed
+from attnwidgets.intervene.head_selection import chosen_heads, said_heads, sites_of
+from attnwidgets.tracing.attention_modules import Turns, sites
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
-from attnwidgets.tracing.sites import Turns, sites
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:

@@ -8,8 +8,15 @@ import numpy as np
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.intervene.heads import chosen_heads, positions, said_heads, sites_of, some_layers, spoken
+from attnwidgets._selecting import listed
+from attnwidgets.intervene.head_selection import (
+    chosen_heads,
+    positions,
+    said_heads,
+    sites_of,
+    some_layers,
+    spoken,
+)
 from attnwidgets.tracing.interventions import Intervention
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.again import own_logits, predictions_of
+from attnwidgets.tracing.block_names import block_names
 from attnwidgets.tracing.interventions import require_same_interventions
-from attnwidgets.tracing.places import block_names
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.rerun_trace import own_logits, predictions_of
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import Self
 
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.predictions import Prediction
 

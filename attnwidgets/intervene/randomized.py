@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed, pick, spoken
+from attnwidgets._selecting import listed, pick, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -117,7 +117,7 @@ def randomized(
     plan = _plan(inner, layers, cascading, embeddings, head, stack)
     if not copy:
         return _swapped(model, inner, plan, seed)
-    from attnwidgets.intervene.redraw import redraw
+    from attnwidgets.intervene.fresh_weights import redraw
 
     values = redraw(inner, plan, seed)
     for parameter in inner.parameters():
@@ -129,7 +129,7 @@ def randomized(
 @contextmanager
 def _swapped(model: Any, inner: nn.Module, plan: dict[int, str], seed: int) -> Iterator[Any]:
     """Put other values behind the parameters of a plan, and theirs back."""
-    from attnwidgets.intervene.redraw import redraw
+    from attnwidgets.intervene.fresh_weights import redraw
 
     values = redraw(inner, plan, seed)
     # The parameters stay the same objects and their storage is left alone: nothing is to be copied back.
@@ -167,7 +167,7 @@ def _plan(
     stack: str | None,
 ) -> dict[int, str]:
     """Return the part of every parameter that is to be drawn, by the parameter's id."""
-    from attnwidgets.tracing.places import stacks as stacks_of
+    from attnwidgets.tracing.block_names import stacks as stacks_of
 
     stacks = stacks_of(model)
     everything = layers == "all" and stack is None and embeddings is not False and head is not False
@@ -241,7 +241,7 @@ def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[in
 
 def _located(model: nn.Module, path: str) -> dict[int, _Place]:
     """Return where every parameter lies, by its id."""
-    from attnwidgets.tracing.places import stacks
+    from attnwidgets.tracing.block_names import stacks
 
     others = tuple(f"{other}." for other in stacks(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.intervene.heads import chosen_heads, positions, said_heads, sites_of, some_layers, spoken
+from attnwidgets.intervene.head_selection import (
+    chosen_heads,
+    positions,
+    said_heads,
+    sites_of,
+    some_layers,
+    spoken,
+)
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.recording.attention_function import attention_weights
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets.relevance.backward import divided, given_to
+from attnwidgets.relevance.no_rule import unknown
 from attnwidgets.relevance.settings import live
-from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings

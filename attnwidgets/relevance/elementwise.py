@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from attnwidgets.relevance.backward import Activation, Gate, divided, passed
+from attnwidgets.relevance.no_rule import unknown
 from attnwidgets.relevance.products import size
 from attnwidgets.relevance.settings import live
-from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from attnwidgets.relevance.affine import biased, named
 from attnwidgets.relevance.backward import normed
+from attnwidgets.relevance.no_rule import unknown
 from attnwidgets.relevance.settings import live
-from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings

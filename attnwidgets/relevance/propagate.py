@@ -13,15 +13,15 @@ from attnwidgets._progress import progress
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-from attnwidgets.tracing.gradients.soundness import diagnosis, usable
+from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.relevance.settings import Bias, Rule
-    from attnwidgets.sae.site import Site
     from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
+    from attnwidgets.tracing.hooks.hook_point import Site
     from attnwidgets.tracing.trace import Trace
 
     # Takes a model's outputs and returns the numbers to explain, differentiably.
@@ -105,7 +105,7 @@ def propagate(
         ExitStack() as stack,
     ):
         for site in sites:
-            from attnwidgets.sae.tap import tapped
+            from attnwidgets.tracing.hooks.hook import tapped
 
             stack.enter_context(tapped(run.model, site, _keeper(passing, site.name)))
         graph = run(

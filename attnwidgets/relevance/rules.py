@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from attnwidgets.relevance import affine, attention, elementwise, norms, operations, products
+from attnwidgets.relevance.no_rule import unknown
 from attnwidgets.relevance.settings import Settings, live
-from attnwidgets.relevance.unknown import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed
+from attnwidgets._selecting import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

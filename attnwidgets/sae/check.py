@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.sae.corpus import Corpus, batches, by_token, counts_mask
-from attnwidgets.sae.elsewhere import beside, elsewhere
+from attnwidgets.sae.locate import beside, elsewhere
 from attnwidgets.sae.measures import Measures, measure
-from attnwidgets.sae.site import Site, resolve_site
-from attnwidgets.sae.tap import reading
+from attnwidgets.tracing.hooks.hook import reading
+from attnwidgets.tracing.hooks.hook_point import Site, resolve_site
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnwidgets.explanations.selecting import pick
+from attnwidgets._selecting import pick
 from attnwidgets.sae.architecture import (
     ARCHITECTURES,
     WEIGHTS,

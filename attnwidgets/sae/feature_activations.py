@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import new_unit, regroup
-from attnwidgets.explanations.arrays import Array, as_floats, read_only, require_finite
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.description import describe_axis, restore_axis
+from attnwidgets._selecting import listed, pick, position
 from attnwidgets.explanations.explanation import Explanation, restore_common
-from attnwidgets.explanations.selecting import listed, pick, position
+from attnwidgets.explanations.results.aggregation import new_unit, regroup
+from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.description import describe_axis, restore_axis
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.explanations.aggregation import Spans
-    from attnwidgets.explanations.tables import Columns
+    from attnwidgets.explanations.results.aggregation import Spans
+    from attnwidgets.explanations.results.tables import Columns
     from attnwidgets.tracing.text.units import Unit
 
 _SHOWN = 5  # features of a picture
@@ -299,12 +299,6 @@ class FeatureActivations(Explanation):
     def plot(self, **options: Any) -> Figure:
         """Return a matplotlib figure of the features that fire most; of others: `.feature(j).plot()`."""
         return self._shown().plot(**options)
-
-    def view(self, **options: Any) -> Any:
-        """Return the text coloured by a feature, with those that fire on each token: `aw.FeatureStrip`."""
-        from attnwidgets.views.feature_strip import FeatureStrip
-
-        return FeatureStrip(self, **options)
 
     def _matrix(self) -> Any:
         return _sparse(self._ends, self._features, self._activations, self.shape)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.explanations.tracelike import carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import carried, require_trace, resolve_stream
 from attnwidgets.sae.check import require_width, site_of
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.sae import SAE, as_sae
-from attnwidgets.sae.tap import reading
-from attnwidgets.tracing.places import block_names
+from attnwidgets.tracing.block_names import block_names
+from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from attnwidgets.sae.coder import Activation
-    from attnwidgets.sae.site import Site
+    from attnwidgets.tracing.hooks.hook_point import Site
     from attnwidgets.tracing.trace import Trace
 
 PAPER = "Bricken et al. 2023, Towards Monosemanticity; Cunningham et al. 2024, ICLR"
@@ -42,7 +42,7 @@ def sae_features(
         trace: What `aw.trace` returned.
         sae: Anything `aw.SAE.from_object` takes.
         activation: "raw" for a_j; "lecture" for a_j ||W_dec[j]||.
-        site: Where the states are, instead of `sae.site`; see `attnwidgets.sae.site`.
+        site: Where the states are, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
         stream: Whose tokens they are, in models with several; by default the one whose blocks the site is in.
 
     Returns:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from attnwidgets.sae.check import SAECheck
-    from attnwidgets.sae.forms import Lecture
+    from attnwidgets.sae.conversions import Lecture
     from attnwidgets.sae.training.history import History
 
 
@@ -63,7 +63,7 @@ class SAE(Coder):
         centre: Whether every token's mean is subtracted before, and added after: for SAEs that were trained
             on a residual stream as TransformerLens centres it, read in the model as it is.
         site: Where its states are, by Hugging Face module or TransformerLens hook; see
-            `attnwidgets.sae.site`. "" where that is not known.
+            `attnwidgets.tracing.hooks.hook_point`. "" where that is not known.
         model_name: The model it was trained on, as far as that is known.
         metadata: What else its file says (JSON-able); kept and saved.
         origin: Where it comes from, in words.
@@ -85,20 +85,20 @@ class SAE(Coder):
     # The same SAE, written otherwise.
 
     def lecture(self) -> Lecture:
-        """Return the weights as lectures write them; see `attnwidgets.sae.forms.lecture`."""
-        from attnwidgets.sae.forms import lecture
+        """Return the weights as lectures write them; see `attnwidgets.sae.conversions.lecture`."""
+        from attnwidgets.sae.conversions import lecture
 
         return lecture(self)
 
     def fold_input_scale(self, scale: float) -> SAE:
-        """Return the SAE of h that this one is of `scale` times h; see `attnwidgets.sae.forms`."""
-        from attnwidgets.sae.forms import fold_input_scale
+        """Return the SAE of h that this one is of `scale` times h; see `attnwidgets.sae.conversions`."""
+        from attnwidgets.sae.conversions import fold_input_scale
 
         return fold_input_scale(self, scale)
 
     def fold_decoder_norm(self) -> SAE:
-        """Return the same SAE with directions of length one; see `attnwidgets.sae.forms`."""
-        from attnwidgets.sae.forms import fold_decoder_norm
+        """Return the same SAE with directions of length one; see `attnwidgets.sae.conversions`."""
+        from attnwidgets.sae.conversions import fold_decoder_norm
 
         return fold_decoder_norm(self)
 
@@ -148,7 +148,7 @@ class SAE(Coder):
         Args:
             path: A folder, or a hub id ("google/gemma-scope-2b-pt-res").
             sae_id: The folder in it, where it holds several SAEs ("layer_20/width_16k/average_l0_71").
-            site: Where the states are, instead of what the files say; see `attnwidgets.sae.site`.
+            site: Where the states are, if the files do not say: a module's path, or a TransformerLens hook.
             input_scale: A scale that was applied to states in training and is not folded into the files yet
                 (SAELens: "expected_average_only_in").
             centre: Subtract every token's mean before: see the class.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from attnwidgets.statistics.combining import averaged
 from attnwidgets.statistics.entropies import cls_entropy, entropy, relative_entropy
 from attnwidgets.statistics.free_attention import FreeAttention, effective_attention, free_attention
 from attnwidgets.statistics.head_importance import head_importance
 from attnwidgets.statistics.head_statistics import head_statistics
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
 from attnwidgets.statistics.masses import other_sentences, other_text, separators, special_tokens
-from attnwidgets.statistics.places import diagonal, first_token, mean_distance, next_token, previous_token
+from attnwidgets.statistics.positional import diagonal, first_token, mean_distance, next_token, previous_token
 from attnwidgets.statistics.retrieval import copied_share, retrieval_score
+from attnwidgets.statistics.several_texts import averaged
 from attnwidgets.statistics.sinks import Sink, attention_sinks, inner_sink, sink_importance, sink_rate
 from attnwidgets.statistics.statistic import Statistic, statistics
 from attnwidgets.statistics.table import HeadStatistics, RankedHead

@@ -10,7 +10,7 @@ from scipy.special import entr
 from attnwidgets.statistics.statistic import statistic
 
 if TYPE_CHECKING:
-    from attnwidgets.statistics.rows import Float, Roles, Rows
+    from attnwidgets.statistics.row_shares import Float, Roles, Rows
 
 _CLARK = "Clark et al. 2019, What Does BERT Look At?, section 3.3"
 

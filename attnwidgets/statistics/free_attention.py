@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.tracelike import carried, require_trace, resolve_stream
+from attnwidgets._selecting import pick
+from attnwidgets.explanations.results.trace_protocol import carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.trace import Trace
 
@@ -78,7 +78,7 @@ class FreeAttention:
 
     def to_map(self, amount: float = 1.0) -> MixingMap:
         """Return attention with every row that was looked at moved [layer, head, query, key]."""
-        from attnwidgets.explanations.mixing_map import MixingMap
+        from attnwidgets.explanations.results.mixing_map import MixingMap
 
         query, key = self.trace.axes(self.stream)
         maps = np.stack(
@@ -153,7 +153,7 @@ def free_attention(
 
     Source: Brunner et al. 2020, section 3 (the null space of V); the program is ours.
     """
-    from attnwidgets.tracing.sites import sites
+    from attnwidgets.tracing.attention_modules import sites
 
     require_trace(trace, "free_attention")
     sites(trace)
@@ -244,7 +244,7 @@ def _basis(values: Float, *, ones: bool = True) -> Float:
 
 def _values(trace: Trace, stream: str, layer: int, head: int) -> tuple[Float, Bools]:
     """Return a head's values [key, dim] and which keys every query may read [query, key]."""
-    from attnwidgets.tracing.rerun import captured
+    from attnwidgets.tracing.block_replay import captured
 
     block = captured(trace, stream, "free_attention").layers[layer]
     values = block.values[block.call][0]

@@ -8,10 +8,10 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
+from attnwidgets._selecting import listed
 from attnwidgets.evaluate.metrics.rank_measures import spearman
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.explanations.tracelike import require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stream
+from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.statistics.statistic import Statistic, known
 from attnwidgets.statistics.table import HeadStatistics
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.interventions import Seen
     from attnwidgets.tracing.trace import Trace
 
@@ -91,7 +91,7 @@ def head_importance(
     if how not in HOWS:
         message = f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}"
         raise ValueError(message)
-    from attnwidgets.tracing.sites import sites
+    from attnwidgets.tracing.attention_modules import sites
 
     several: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     if not several:

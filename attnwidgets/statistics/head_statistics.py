@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.statistics.rows import Queries, Roles, source_of
+from attnwidgets.statistics.row_shares import Queries, Roles, source_of
 from attnwidgets.statistics.statistic import measured, named
 from attnwidgets.statistics.table import HeadStatistics
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.statistics.places import places_compare
-from attnwidgets.statistics.rows import Float, Roles, by_layer, source_of
+from attnwidgets.statistics.positional import places_compare
+from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
 from attnwidgets.statistics.statistic import Statistic, known
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.results.mixing_map import MixingMap
 
 Over = Literal["sum", "mean"]
 OVER: tuple[Over, ...] = ("sum", "mean")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.statistics.places import places_compare
+from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.statistic import statistic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.statistics.rows import Bool, Float, Roles, Rows
+    from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows
 
 _CLARK = "Clark et al. 2019, What Does BERT Look At?, section 3.2"
 _SHARE = "0 to 1, a share of what a query draws"

@@ -15,7 +15,7 @@ from attnwidgets.statistics.table import HeadStatistics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.statistics.rows import Float
+    from attnwidgets.statistics.row_shares import Float
     from attnwidgets.tracing.text.axes import Text
 
 PAPER = "Wu et al. 2025, Retrieval Head Mechanistically Explains Long-Context Factuality, section 2"

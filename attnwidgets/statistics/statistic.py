@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.statistics.rows import Float, Queries, Roles, Rows, by_layer, source_of
+from attnwidgets._selecting import listed
+from attnwidgets.statistics.row_shares import Float, Queries, Roles, Rows, by_layer, source_of
 
 Measure = Callable[[Rows], Float]
 Refusal = Callable[[Roles], str]

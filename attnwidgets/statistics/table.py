@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.arrays import Array, as_floats, read_only
+from attnwidgets._selecting import listed, pick, position
 from attnwidgets.explanations.explanation import Explanation, restore_common
-from attnwidgets.explanations.selecting import listed, pick, position
+from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 from attnwidgets.statistics.statistic import Statistic, statistics
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
-    from attnwidgets.explanations.tables import Columns
-    from attnwidgets.statistics.rows import Float
+    from attnwidgets.explanations.results.tables import Columns
+    from attnwidgets.statistics.row_shares import Float
 
 _NAMES = ("statistic", "layer", "head")
 
@@ -235,17 +235,12 @@ class HeadStatistics(Explanation):
             names: Some statistics; all by default.
             **options: `title`: the heading.
         """
-        from attnwidgets.statistics.figures import panels
+        from attnwidgets.statistics.panels import panels
 
         return panels(self if names is None else self.select(names), **options)
 
-    def view(self, **_: Any) -> NoReturn:
-        """Raise TypeError: a table of statistics has no widget of its own."""
-        message = "HeadStatistics have no widget; show them as they are (a table), or with .plot()."
-        raise TypeError(message)
-
     def _repr_html_(self) -> str:
-        from attnwidgets.statistics.shown import html_of
+        from attnwidgets.statistics.html_table import html_of
 
         return html_of(self)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from attnwidgets._content import key_of
+from attnwidgets.tracing.content import key_of
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer

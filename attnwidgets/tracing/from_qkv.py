@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnwidgets._errors import suggest
-from attnwidgets.tracing.given import GivenTrace, axis_of_tokens
+from attnwidgets.tracing.from_attentions import GivenTrace, axis_of_tokens
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.recorder import Call
 from attnwidgets.tracing.text.axes import numbered

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.attention_modules import Turns, sites
 from attnwidgets.tracing.recording.attention_function import NAME, UnsupportedModelError, changers
 from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, unwrap
-from attnwidgets.tracing.recording.own_calls import own_calls, own_implementation, own_uncompiled
+from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
 from attnwidgets.tracing.recording.recorder import register
 from attnwidgets.tracing.recording.twin import origin
-from attnwidgets.tracing.sites import Turns, sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import Self
 
-    from attnwidgets.tracing.sites import Site
+    from attnwidgets.tracing.attention_modules import Site
 
 _LOGGER = logging.getLogger("attnwidgets")
 # Models for which the log has named another caller, once each.

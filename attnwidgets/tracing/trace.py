@@ -26,7 +26,7 @@ from attnwidgets.tracing.recording.attention_function import (
     part_of,
     weights_by_blocks,
 )
-from attnwidgets.tracing.rows import BLOCK_BYTES, blocks, numbers, positions, to_compute
+from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attnwidgets.tracing.difference import Difference
     from attnwidgets.tracing.predictions import Prediction
     from attnwidgets.tracing.recording.recorder import Call
-    from attnwidgets.tracing.rows import Chosen
+    from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
+    from attnwidgets.tracing.trace_difference import Difference
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
@@ -506,7 +506,7 @@ class Trace:
         Raises:
             ValueError: If the trace has no model, or its attention was not recorded.
         """
-        from attnwidgets.tracing.again import again
+        from attnwidgets.tracing.rerun_trace import again
 
         with ExitStack() as stack:
             for one in interventions:
@@ -522,7 +522,7 @@ class Trace:
         Raises:
             ValueError: If it is of other tokens.
         """
-        from attnwidgets.tracing.difference import difference
+        from attnwidgets.tracing.trace_difference import difference
 
         return difference(self, other)
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.features.looked import Features, look_at
-from attnwidgets.views.head_topics import head_topics
+from attnwidgets.views.base.accepts import is_trace
+from attnwidgets.views.evaluate.handlers import removal_topics
+from attnwidgets.views.features.features import Features, look_at
+from attnwidgets.views.heads.handlers import head_topics
+from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import Intervened
-from attnwidgets.views.interventions.topics import Intervening
-from attnwidgets.views.offer import is_trace
-from attnwidgets.views.predictions import prediction_topics
-from attnwidgets.views.removal_topics import removal_topics
+from attnwidgets.views.text.predictions import prediction_topics
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from attnwidgets.views.wire.questions import Topic
+    from attnwidgets.views.wire.handlers import Topic
 
 SENTENCE = "sentence"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.export.frame import copy_of
+from attnwidgets.views.page.frame import copy_of
 from attnwidgets.views.wire.stub import stub
 
 # The stub in a page, with a model that keeps what is sent, and a host whose Runtime comes when it is told to.

@@ -10,7 +10,7 @@ import importlib.util
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views import View
+from attnwidgets.views.base.view import View
 
 SETTINGS = {
     "light": {"color_scheme": "light"},

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.export import saving
-from attnwidgets.export.shown import Shown
+from attnwidgets.views.still import saving
+from attnwidgets.views.still.view_state import Shown
 
 CELLS = """() => [...document.querySelectorAll('.aw-heatmap canvas.aw-cells')].map(canvas => {
   const { height, width } = canvas;

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets.compat.circuitsvis as cv
-from attnwidgets.views import HeadGrid, Heatmap, TokenStrip
+from attnwidgets import HeadGrid, Heatmap, TokenStrip
 
 TOKENS = ["<|endoftext|>", "The", " cat", " sat"]
 

@@ -13,8 +13,8 @@ import attnwidgets as aw
 from attnwidgets.evaluate import infidelity
 from attnwidgets.evaluate.metrics.infidelity import mean_squared_error
 from attnwidgets.explanations import Attributions
-from attnwidgets.explanations.asked import asked
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
+from attnwidgets.explanations.targets.target_set import asked
 from attnwidgets.tracing.gradients.differentiable import differentiable
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny

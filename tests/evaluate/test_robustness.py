@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.evaluate.metrics.choices import CHOICES, HEADS
+from attnwidgets.evaluate.metrics.option_grid import CHOICES, HEADS
 from attnwidgets.evaluate.metrics.robustness import robustness
-from attnwidgets.export import saving
-from attnwidgets.export.shown import Shown
+from attnwidgets.views.still import saving
+from attnwidgets.views.still.view_state import Shown
 
 AXIS = list("abcde")
 

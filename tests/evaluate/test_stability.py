@@ -12,8 +12,8 @@ import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.evaluate import stability
-from attnwidgets.explanations.asked import asked
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
+from attnwidgets.explanations.targets.target_set import asked
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from tests.explanations.made import shares
 
 

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from attnwidgets.explanations import Attributions, MixingMap, Prediction, Predictions
 from attnwidgets.explanations.mixing.rollout import rollout
-from attnwidgets.export.archive import ArchiveError, load
+from attnwidgets.explanations.results.archive import ArchiveError, load
 from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = ("</script>", "nul\0", "\u202eevil", "a\ud800b", '"quoted"', "日本")
@@ -85,7 +85,7 @@ def test_opened_where_there_is_no_torch(tmp_path):
     path = attention_map().save(tmp_path / "map.safetensors")
     program = (
         "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None\n"
-        "from attnwidgets.export.archive import load\n"
+        "from attnwidgets.explanations.results.archive import load\n"
         f"print(load({str(path)!r}).to('word').shape, 'matplotlib' in sys.modules, 'pickle' in sys.argv)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnwidgets.explanations import Attributions
-from attnwidgets.export.archive import load
+from attnwidgets.explanations.results.archive import load
 from tests.explanations import made
 from tests.explanations.made import TOKENS, attention_map, axis
 

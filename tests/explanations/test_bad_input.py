@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnwidgets.explanations.registry import methods
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.explanations.registry.registry import methods
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording import recorder
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.ways import traced

@@ -63,7 +63,7 @@ def test_what_fails_is_said_and_hides_nothing(notebook, monkeypatch):
 def test_loading_the_package_loads_nothing_heavy():
     program = (
         "import sys, attnwidgets.explanations\n"
-        "import attnwidgets.explanations.mixing.rollout, attnwidgets.export.archive\n"
+        "import attnwidgets.explanations.mixing.rollout, attnwidgets.explanations.results.archive\n"
         "attnwidgets.explanations.methods()\n"
         "print(sorted({'torch', 'transformers', 'matplotlib', 'pandas', 'anywidget'} & set(sys.modules)))"
     )

@@ -12,8 +12,8 @@ from PIL import Image
 
 from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.mixing.rollout import rollout
-from attnwidgets.export.figures import png
-from attnwidgets.export.labels import printable
+from attnwidgets.explanations.results.pictures import png
+from attnwidgets.figures.labels import printable
 from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import attnwidgets as aw
 from attnwidgets import statistics
-from attnwidgets.statistics.figures import panels
+from attnwidgets.statistics.panels import panels
 from tests.explanations.made import TOKENS, axis, shares, unit
 
 N = len(TOKENS)
@@ -244,7 +244,7 @@ def test_layers_are_read_one_at_a_time_and_left_alone():
 def test_many_heads_are_worked_on_in_parts_with_the_same_result(monkeypatch):
     made = aw.MixingMap(shares(2, 5, N, N), query=special_axis())
     whole = aw.head_statistics(made)
-    monkeypatch.setattr("attnwidgets.statistics.rows._CHUNK_BYTES", 2 * N * N * 8)
+    monkeypatch.setattr("attnwidgets.statistics.row_shares._CHUNK_BYTES", 2 * N * N * 8)
     np.testing.assert_array_equal(aw.head_statistics(made).values, whole.values)
 
 

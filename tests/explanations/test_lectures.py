@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations.registry import remove
+from attnwidgets.explanations.registry.registry import remove
 from tests.explanations.made import shares
 
 LAYERS, HEADS, N = 3, 2, 5

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations import layered
-from attnwidgets.explanations.labelling import as_explanation
 from attnwidgets.explanations.mixing.attention_row import attention_row
-from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.registry.wrap_result import as_explanation
+from attnwidgets.explanations.results import lazy_layers as layered
+from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.explanations.registry import Method, methods
+from attnwidgets.explanations.registry.registry import Method, methods
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny

@@ -5,9 +5,9 @@ import pytest
 
 from attnwidgets.explanations import MethodTable, MixingMap, explain, method, methods
 from attnwidgets.explanations.mixing.attention import attention
-from attnwidgets.explanations.needs import NEEDS, Need, at_most
-from attnwidgets.explanations.registry import Method
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.explanations.registry.registry import Method
+from attnwidgets.explanations.registry.requirements import NEEDS, Need, at_most
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.made import attention_map, shares
 from tests.tracing import tiny

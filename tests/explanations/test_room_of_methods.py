@@ -10,10 +10,10 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.evaluate.removals.removal import removing
-from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.tracing import memory, room
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.tracing import pass_memory, room
+from attnwidgets.tracing.free_memory import spoken_bytes
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.room import spoken_bytes
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def found() -> Trace:
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
-    for module in (room, memory):
+    for module in (room, pass_memory):
         monkeypatch.setattr(module, "free_bytes", lambda *_: int(size))
 
 
@@ -119,7 +119,7 @@ def test_what_the_allocator_refuses_is_said_in_words(
         raise error
 
     monkeypatch.setattr(type(found), "n_layers", fail)
-    monkeypatch.setattr("attnwidgets.explanations.registry.sizes_of", lambda *_: None)
+    monkeypatch.setattr("attnwidgets.explanations.registry.registry.sizes_of", lambda *_: None)
     with pytest.raises(ValueError, match=r"attention takes more memory than there is\. Take a shorter text"):
         aw.attention(found)
 
@@ -139,7 +139,7 @@ def test_removals_run_as_many_at_once_as_there_is_room_for(
     whole = answers()
     assert max(batches) == len(IDS)
     batches.clear()
-    free(monkeypatch, 2 * 3 * memory.pass_bytes(found.model, found))
+    free(monkeypatch, 2 * 3 * pass_memory.pass_bytes(found.model, found))
     np.testing.assert_allclose(answers().number, whole.number, rtol=0, atol=1e-6)
     assert max(batches) == 3
     free(monkeypatch, 1)

@@ -12,7 +12,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.explanations.mixing.graph import ContributionGraph
+from attnwidgets.explanations.results.contribution_graph import ContributionGraph
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.training.history import History
 from tests.evaluate.test_scorecard import made as scorecard

@@ -11,7 +11,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.explanations.targets import resolve_target, resolve_targets
+from attnwidgets.explanations.targets.named import resolve_target, resolve_targets
 from tests.tracing import tiny
 
 

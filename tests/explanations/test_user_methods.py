@@ -10,11 +10,11 @@ import torch
 from attnwidgets.explanations import Attributions, MixingMap, explain, methods
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
-from attnwidgets.explanations.registry import remove
+from attnwidgets.explanations.registry.registry import remove
 from attnwidgets.explanations.user_methods.check_report import InvariantError
 from attnwidgets.explanations.user_methods.register import check, register
 from attnwidgets.explanations.user_methods.small_inputs import small_inputs
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.made import shares
 from tests.tracing import tiny

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 import attnwidgets as aw
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.explanations.verbalise import ENOUGH, SPANS, spans_of
+from attnwidgets.explanations.results.verbalise import ENOUGH, SPANS, spans_of
 
 WORDS = ["The", "soup", "was", "quite", "delicious", "today"]
 

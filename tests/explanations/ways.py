@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from attnwidgets.explanations.registry import explain, methods
+from attnwidgets.explanations.registry.registry import explain, methods
 from tests.tracing.families import FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.results.mixing_map import MixingMap
 
 # What is tried of a method beside its defaults; a method that is new is tried with its defaults.
 _OPTIONS: dict[str, list[dict[str, Any]]] = {

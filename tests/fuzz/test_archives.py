@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.export.archive import ArchiveError
+from attnwidgets.explanations.results.archive import ArchiveError
 from tests.sae import made
 from tests.tracing import tiny
 

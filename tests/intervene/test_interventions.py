@@ -14,7 +14,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.tracing.sites import sites
+from attnwidgets.tracing.attention_modules import sites
 from tests.tracing import tiny
 
 IDS = [3, 17, 42, 8, 99, 5]

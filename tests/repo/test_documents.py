@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.base import View
+from attnwidgets.views.base.view import View
 from tests.repo import notebooks
 
 ROOT = Path(__file__).parents[2]

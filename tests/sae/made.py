@@ -82,7 +82,7 @@ def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, text
     """An SAE that explains a model's states, along their principal components; other features are dead."""
     from attnwidgets.sae.check import counted
     from attnwidgets.sae.corpus import Corpus
-    from attnwidgets.sae.site import resolve_site
+    from attnwidgets.tracing.hooks.hook_point import resolve_site
     from attnwidgets.tracing.recording.borrow import borrowed
 
     with borrowed(model) as twin:

@@ -5,10 +5,10 @@ import warnings
 import pytest
 import torch
 
-from attnwidgets.sae import elsewhere
+from attnwidgets.sae import locate as elsewhere
 from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, counted
 from attnwidgets.sae.corpus import Corpus
-from attnwidgets.sae.site import sites_of_blocks
+from attnwidgets.tracing.hooks.hook_point import sites_of_blocks
 from tests.tracing import tiny
 
 from . import made

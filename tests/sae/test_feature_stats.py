@@ -139,7 +139,7 @@ def test_names_are_kept_and_saved(stats, tmp_path):
 
 
 def test_chunks_do_not_change_what_is_found(bert, sae, stats, monkeypatch):
-    monkeypatch.setattr("attnwidgets.sae.statistics.counting._TOKENS", (25, 25))
+    monkeypatch.setattr("attnwidgets.sae.corpus_statistics.counting._TOKENS", (25, 25))
     cut = aw.feature_stats(sae, *bert, made.CORPUS, window=(3, 2), context=20, examples=6)
     assert [cut.feature(j).count for j in range(20)] == [stats.feature(j).count for j in range(20)]
     for j in range(20):

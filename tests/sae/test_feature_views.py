@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.features import looked
-from attnwidgets.views.features.data import PAGE, activations_of, columns_of, page_of, size_of
+from attnwidgets.views.features import features
+from attnwidgets.views.features.payloads import PAGE, activations_of, columns_of, page_of, size_of
 
 from . import made
 
@@ -257,7 +257,7 @@ def test_a_page_holds_the_features_that_are_named_for_it(stats, tmp_path):
 
 
 def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace, sae, tmp_path, monkeypatch):
-    monkeypatch.setattr(looked, "_HELD", 3)
+    monkeypatch.setattr(features, "_HELD", 3)
     quiet = next(j for j in range(20) if j not in stats.loudest(3))
     panel = aw.FeaturePanel(stats, feature=quiet)
     strip = aw.FeatureStrip(found, stats=stats, feature=quiet, page=[2])
@@ -273,7 +273,7 @@ def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace,
 
 
 def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):
-    monkeypatch.setattr("attnwidgets.views.features.data.MOST", 1)
+    monkeypatch.setattr("attnwidgets.views.features.payloads.MOST", 1)
     weak = next(j for j in found.features if j not in {one.feature for row in found.rows(1) for one in row})
     view = aw.FeatureStrip(found, feature=weak)
     _, (ends, features, values) = told(view, "activations", of=0, unit="token")
@@ -296,7 +296,7 @@ def test_a_page_keeps_to_its_budget(stats, tmp_path, monkeypatch):
     whole = (aw.to_html(view, tmp_path / "whole.html")).stat().st_size
     assert len(answers(view, tmp_path)) == 20
     made = []
-    monkeypatch.setattr(looked, "page_of", lambda *args: made.append(args) or page_of(*args))
+    monkeypatch.setattr(features, "page_of", lambda *args: made.append(args) or page_of(*args))
     held = answers(view, tmp_path, budget=whole - 8_000)
     assert len(made) == len(held) + 1, "what has no room is not computed either"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

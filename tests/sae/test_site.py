@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnwidgets.sae.site import Site, hook_name, resolve_site, sites_of_blocks
-from attnwidgets.sae.tap import reading, tapped
+from attnwidgets.tracing.hooks.hook import reading, tapped
+from attnwidgets.tracing.hooks.hook_point import Site, hook_name, resolve_site, sites_of_blocks
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed
 from tests.tracing import tiny

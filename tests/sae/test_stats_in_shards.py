@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.sae.statistics import checkpoint, counting
+from attnwidgets.sae.corpus_statistics import checkpoint, counting
 from tests.tracing import tiny
 
 from . import made

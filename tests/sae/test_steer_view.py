@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.sae.steering.steered import differing, side_by_side
+from attnwidgets.sae.steering.steering_effects import differing, side_by_side
 from attnwidgets.tracing.predictions import spelled
-from attnwidgets.views.steer_view import HIGH, LOW
+from attnwidgets.views.features.steer_view import HIGH, LOW
 from tests.tracing import tiny
 
 from . import made

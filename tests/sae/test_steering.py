@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.sae.site import resolve_site
+from attnwidgets.tracing.hooks.hook_point import resolve_site
 from tests.tracing import tiny
 
 from . import made

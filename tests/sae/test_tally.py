@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnwidgets.sae.statistics import exact_sums
-from attnwidgets.sae.statistics.slots import NONE, Slots, rank_in_group
-from attnwidgets.sae.statistics.tally import BINS, INTERVALS, STATE, Chunk, Tally
+from attnwidgets.sae.corpus_statistics import exact_sums
+from attnwidgets.sae.corpus_statistics.tally import BINS, INTERVALS, STATE, Chunk, Tally
+from attnwidgets.sae.corpus_statistics.top_examples import NONE, Slots, rank_in_group
 
 FEATURES = 6
 

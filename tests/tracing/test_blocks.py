@@ -14,7 +14,7 @@ from torch import nn
 from attnwidgets.tracing.algebra import contributions
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.recording.recorder import recording

@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets._progress import Cancelled, observing
 from attnwidgets.tracing.continuations import continuations
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 

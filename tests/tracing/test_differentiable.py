@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from attnwidgets.tracing import memory
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing import pass_memory as memory
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-from attnwidgets.tracing.memory import graph_bytes
+from attnwidgets.tracing.pass_memory import graph_bytes
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny

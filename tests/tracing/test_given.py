@@ -11,7 +11,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from attnwidgets.explanations.mixing.attention import attention
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from tests.tracing import tiny
 
 L, H, N = 3, 2, 4

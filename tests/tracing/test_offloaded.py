@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.explanations.registry import methods
+from attnwidgets.explanations.registry.registry import methods
 from tests.tracing import tiny
 
 if TYPE_CHECKING:

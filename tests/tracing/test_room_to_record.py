@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnwidgets.tracing import room
-from attnwidgets.tracing.memory import recording_bytes
+from attnwidgets.tracing import free_memory as room
+from attnwidgets.tracing.free_memory import free_bytes, spoken_bytes
+from attnwidgets.tracing.pass_memory import recording_bytes
 from attnwidgets.tracing.recording import attention_function, recorder
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.room import free_bytes, spoken_bytes
 from tests.tracing import tiny
 from tests.tracing.test_rows import long_ids, long_model
 

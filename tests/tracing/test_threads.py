@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.explanations.registry import methods
+from attnwidgets.explanations.registry.registry import methods
 from tests.sae import made
 from tests.tracing import tiny
 from tests.tracing.test_borrow import state_of

@@ -13,7 +13,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.explanation import restore
 from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.mixing.rollout import rollout
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.inputs import encode
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.words import (

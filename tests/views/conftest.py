@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views import lifecycle
+from attnwidgets.views.base import lifecycle
 
 
 def _softmax(shape, seed=0):

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.explanations import MixingMap
-from attnwidgets.explanations.registry import Method
+from attnwidgets.explanations.registry.registry import Method
 
 STEPS = 3
 

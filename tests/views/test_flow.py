@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations.mixing.graph import ContributionGraph
-from attnwidgets.views.flow_steps import flow_steps
+from attnwidgets.explanations.results.contribution_graph import ContributionGraph
+from attnwidgets.views.compare.flow_steps import flow_steps
 
 
 def down(steps):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views import head_topics
+from attnwidgets.views.heads import handlers as head_topics
 from attnwidgets.views.wire.sources import Source
 from attnwidgets.views.wire.thumbnails import THUMB_BUDGET, thumbnails
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations import registry
+from attnwidgets.explanations.registry import registry
 from attnwidgets.views.wire import main_loop
 
 from .slow import Front, Slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire.questions import Questions
+from attnwidgets.views.wire.handlers import Questions
 
 
 def profile(view, query=None, unit="token"):

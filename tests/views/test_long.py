@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations import registry
-from attnwidgets.statistics import rows
+from attnwidgets.explanations.registry import registry
+from attnwidgets.statistics import row_shares as rows
 from attnwidgets.views.wire import eager, store, thumbnails
 from attnwidgets.views.wire.codec import decode
 from attnwidgets.views.wire.pooling import Pooled, even, pool

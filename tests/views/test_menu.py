@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations import registry
-from attnwidgets.views.menu import NEEDS_KERNEL
+from attnwidgets.explanations.registry import registry
+from attnwidgets.views.base.menu import NEEDS_KERNEL
 from attnwidgets.views.wire.codec import decode
 
 from .slow import Front, Slow

@@ -10,7 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
-from attnwidgets.views.neuron_view import PAGE_BUDGET
+from attnwidgets.views.heads.neuron_view import PAGE_BUDGET
 from tests.tracing.families import FAMILIES
 
 

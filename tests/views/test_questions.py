@@ -10,7 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets._progress import progress
-from attnwidgets.views.wire.questions import Questions, Topic
+from attnwidgets.views.wire.handlers import Questions, Topic
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.evaluate.removals.removal_curves import steps_of
-from attnwidgets.views.removal_topics import removal_topics
-from attnwidgets.views.wire.questions import Questions
+from attnwidgets.views.evaluate.handlers import removal_topics
+from attnwidgets.views.wire.handlers import Questions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

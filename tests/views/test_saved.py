@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 import attnwidgets as aw
-from attnwidgets.export import palettes, saving
-from attnwidgets.export.shown import Shown
+from attnwidgets.figures import palettes
+from attnwidgets.views.still import saving
+from attnwidgets.views.still.view_state import Shown
 
 
 def figure_of(view):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations import registry
-from attnwidgets.views.beside import beside
+from attnwidgets.explanations.registry import registry
+from attnwidgets.views.text.target_rows import beside
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, method_of
 
 from .slow import Front

@@ -9,7 +9,7 @@ import pytest
 from ipywidgets import Widget
 
 import attnwidgets as aw
-from attnwidgets.views.selection import Selection
+from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
 from tests.explanations.made import random_classifier

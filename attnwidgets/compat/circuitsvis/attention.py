@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.compat.circuitsvis.options import say_unused
-from attnwidgets.explanations.arrays import as_floats
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.tracing.given import axis_of_tokens
-from attnwidgets.views.head_grid import HeadGrid
-from attnwidgets.views.heatmap import Heatmap
+from attnwidgets.explanations.results.arrays import as_floats
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.tracing.from_attentions import axis_of_tokens
+from attnwidgets.views.heads.head_grid import HeadGrid
+from attnwidgets.views.maps.heatmap import Heatmap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

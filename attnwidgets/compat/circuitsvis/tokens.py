@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.compat.circuitsvis.options import say_unused
-from attnwidgets.explanations.arrays import as_floats
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.tracing.given import axis_of_tokens
-from attnwidgets.views.token_strip import TokenStrip
+from attnwidgets.explanations.results.arrays import as_floats
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.tracing.from_attentions import axis_of_tokens
+from attnwidgets.views.text.token_strip import TokenStrip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

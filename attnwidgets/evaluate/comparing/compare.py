@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._content import key_of
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets._shards import workers_of
 from attnwidgets.evaluate.comparing.compared_text import (
     ASKING,
@@ -25,25 +25,25 @@ from attnwidgets.evaluate.comparing.comparison import Comparison
 from attnwidgets.evaluate.corpora.score_cache import ScoreCache
 from attnwidgets.evaluate.corpora.scores import Scores
 from attnwidgets.evaluate.corpora.scoring import score_shards
-from attnwidgets.evaluate.examples.maps import labelled
+from attnwidgets.evaluate.examples.method_specs import labelled
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.metrics.faithfulness import ERASER, Plan
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.tracing.carried import Reader
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
+from attnwidgets.tracing.content import key_of
 from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.model_parcel import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from attnwidgets.evaluate.corpora.scoring import Group, Scored
-    from attnwidgets.evaluate.examples.maps import Specs
+    from attnwidgets.evaluate.examples.method_specs import Specs
     from attnwidgets.evaluate.removals.ordering import Oracle, Rounding
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-    from attnwidgets.tracing.carried import Carried
+    from attnwidgets.tracing.model_parcel import Carried
 
 WINDOW = 16
 """Texts of a shard, at most: their questions share batches, and their scores are kept in one file."""
@@ -138,7 +138,7 @@ def compare(
         TypeError: Where a method returns no Attributions.
         RuntimeError: Where the worker of a shard dies again and again; the message names its texts.
     """
-    from attnwidgets import __version__
+    from attnwidgets._version import __version__
 
     asked = _asked(metrics, operator, target, unit)
     plan = Plan(

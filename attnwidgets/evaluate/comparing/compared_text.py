@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained import explained, require_single, source_of
+from attnwidgets.evaluate.examples.explained_input import explained, require_single, source_of
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.metrics.complexity import METRICS as COMPLEXITY
 from attnwidgets.evaluate.metrics.complexity import complexity
@@ -21,21 +21,21 @@ from attnwidgets.evaluate.metrics.single_removals import EPSILON, single_questio
 from attnwidgets.evaluate.metrics.single_removals import METRICS as SINGLES
 from attnwidgets.evaluate.metrics.stability import METRICS as STABILITY
 from attnwidgets.evaluate.metrics.stability import stability
-from attnwidgets.evaluate.removals.packing import Question, answer_all
 from attnwidgets.evaluate.removals.removal import Answers, removable
 from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
 from attnwidgets.evaluate.removals.removal_metrics import METRICS as REMOVAL
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
-from attnwidgets.explanations.targets import resolve_target
+from attnwidgets.evaluate.removals.shared_batches import Question, answer_all
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
+from attnwidgets.explanations.targets.named import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.examples.explained_input import Explained
     from attnwidgets.evaluate.metrics.faithfulness import Plan
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.trace import Trace
 
     Asking = Generator[NDArray[np.bool_], Answers, Any]

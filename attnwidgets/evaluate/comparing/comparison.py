@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.scorecards.combining import merged
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 from attnwidgets.evaluate.scorecards.curves import aopc
+from attnwidgets.evaluate.scorecards.merge import merged
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
-from attnwidgets.explanations.selecting import listed
+from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Comparison(Mapping[str, Scorecard]):
+class Comparison(Mapping[str, Scorecard], Viewable):
     """Scorecards of the same methods and texts: "removal", "single_removals", "plausibility", "complexity".
 
     Only those are there of which a metric was asked for. `.table` has one number for every metric.
@@ -30,6 +31,8 @@ class Comparison(Mapping[str, Scorecard]):
         texts: What was explained; () where the data set was a stream, or no list.
         reused: How many explanations came from the cache.
     """
+
+    kind = "Comparison"
 
     def __init__(self, cards: Mapping[str, Scorecard], texts: tuple[str, ...], reused: int = 0) -> None:
         self._cards = dict(cards)
@@ -109,12 +112,6 @@ class Comparison(Mapping[str, Scorecard]):
             **options: As `Scorecard.plot` takes them.
         """
         return self[next(iter(self._cards)) if family is None else family].plot(**options)
-
-    def view(self, **options: Any) -> Any:
-        """Return a widget of all families: curves, intervals and a table; see `ScorecardView`."""
-        from attnwidgets.views.scorecard_view import ScorecardView
-
-        return ScorecardView(self, **options)
 
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.scorecards.table import summary_html

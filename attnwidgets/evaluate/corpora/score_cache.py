@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError
 
-from attnwidgets._content import key_of
 from attnwidgets._files import write_bytes
 from attnwidgets.evaluate.corpora.scores import Scores, keys_in
+from attnwidgets.tracing.content import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

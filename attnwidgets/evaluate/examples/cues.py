@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets.evaluate.examples.examples import read
 from attnwidgets.evaluate.metrics.ranking import TIES
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM
-from attnwidgets.explanations.selecting import listed
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.evaluate.examples.examples import Example, Pieces
-    from attnwidgets.evaluate.examples.maps import Spec
+    from attnwidgets.evaluate.examples.method_specs import Spec
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 BASELINES = (RANDOM, ORACLE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._selecting import pick
 from attnwidgets.evaluate.examples.cues import (
     BASELINES,
     PAPER,
@@ -22,13 +23,12 @@ from attnwidgets.evaluate.examples.cues import (
     shares,
     traced,
 )
-from attnwidgets.evaluate.examples.maps import named, rows_of
+from attnwidgets.evaluate.examples.method_specs import named, rows_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.tracing.carried import Reader
+from attnwidgets.tracing.model_parcel import Reader
 
 if TYPE_CHECKING:
-    from attnwidgets.evaluate.examples.maps import Specs
+    from attnwidgets.evaluate.examples.method_specs import Specs
 
 
 def example_scores(

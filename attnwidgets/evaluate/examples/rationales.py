@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.target import tokenizer_of
+from attnwidgets.explanations.targets.resolve import tokenizer_of
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import Unit

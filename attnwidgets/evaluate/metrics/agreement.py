@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed, spoken_range
 from attnwidgets.evaluate.metrics.agreement_matrix import Agreement
 from attnwidgets.evaluate.metrics.rank_measures import is_constant, kendall, spearman, top_k_overlap
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.selecting import listed, spoken_range
-from attnwidgets.tracing.room import forceable
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

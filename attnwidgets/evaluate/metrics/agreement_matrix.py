@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.arrays import Array, as_floats, read_only
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.explanation import Explanation, restore_common
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.export.labels import printable
+from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
+from attnwidgets.figures.labels import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.explanations.tables import Columns
+    from attnwidgets.explanations.results.tables import Columns
 
 CAVEAT = (
     "Agreement says that methods rank the elements of this text alike. It does not say that any of them is "
@@ -154,7 +154,7 @@ class Agreement(Explanation):
 
     def plot(self, title: str | None = None, **_: Any) -> Figure:
         """Return a matplotlib figure of the matrix, with its numbers."""
-        from attnwidgets.export.drawing import colour_scale, figure_of, heading, ink_on, label_axis, put
+        from attnwidgets.figures.drawing import colour_scale, figure_of, heading, ink_on, label_axis, put
 
         n = len(self.names)
         figure = figure_of(None, 2.4 + 0.55 * n, 1.6 + 0.45 * n)
@@ -170,11 +170,6 @@ class Agreement(Explanation):
         figure.colorbar(image, ax=axes, fraction=0.05)
         heading(axes, title or self.title)
         return figure
-
-    def view(self, **_: Any) -> NoReturn:
-        """Raise TypeError: a matrix of agreement has no widget of its own."""
-        message = "an Agreement has no widget; show it as it is (a table), or with .plot()."
-        raise TypeError(message)
 
     def _repr_html_(self) -> str:
         head = "".join(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.scorecards.scored import scored
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.explanations.tracelike import require_trace, resolve_stream
-from attnwidgets.tracing.room import forceable
+from attnwidgets._selecting import pick
+from attnwidgets.evaluate.scorecards.build import scored
+from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stream
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.examples.explained import by_name, require_single
-from attnwidgets.evaluate.scorecards.scored import scored
-from attnwidgets.explanations.selecting import listed
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.examples.explained_input import by_name, require_single
+from attnwidgets.evaluate.scorecards.build import scored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained import explained, is_constant
+from attnwidgets.evaluate.examples.explained_input import explained, is_constant
 from attnwidgets.evaluate.metrics.rank_measures import spearman
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored, scored_explanations
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored, scored_explanations
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

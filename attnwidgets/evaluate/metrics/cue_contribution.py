@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._content import key_of
+from attnwidgets._selecting import pick
 from attnwidgets._shards import workers_of
 from attnwidgets.evaluate.corpora.score_cache import ScoreCache
 from attnwidgets.evaluate.corpora.scores import Scores
@@ -32,11 +32,11 @@ from attnwidgets.evaluate.examples.cues import (
     sink_warning,
     traced,
 )
-from attnwidgets.evaluate.examples.maps import labelled, named, rows_of
+from attnwidgets.evaluate.examples.method_specs import labelled, named, rows_of
 from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
-from attnwidgets.evaluate.scorecards.scored import scored
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.tracing.carried import Reader
+from attnwidgets.evaluate.scorecards.build import scored
+from attnwidgets.tracing.content import key_of
+from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.run import BATCH
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.corpora.scoring import Group
     from attnwidgets.evaluate.examples.examples import Example
-    from attnwidgets.evaluate.examples.maps import Specs
+    from attnwidgets.evaluate.examples.method_specs import Specs
     from attnwidgets.evaluate.metrics.ranking import Ties
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-    from attnwidgets.tracing.carried import Carried
+    from attnwidgets.tracing.model_parcel import Carried
 
 Ranked = Literal["all", "others", "words"]
 _FAMILY = "cue_contribution"
@@ -134,7 +134,7 @@ def cue_contribution(
     Source: Mohebbi et al. 2023 (the dot product); several target tokens as in the authors' later code for
     speech. They publish curves, no table of numbers.
     """
-    from attnwidgets import __version__
+    from attnwidgets._version import __version__
 
     rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.examples.explained import explained, is_constant, watched
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.examples.explained_input import explained, is_constant, watched
 from attnwidgets.evaluate.removals.ordering import (
     ORACLES,
     ROUNDINGS,
@@ -24,17 +25,16 @@ from attnwidgets.evaluate.removals.ordering import (
 )
 from attnwidgets.evaluate.removals.removal import Answers, Operator, removable, removing
 from attnwidgets.evaluate.removals.removal_metrics import METRICS, SCORES, Metric, Score, read_score
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored_explanations
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored_explanations
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.examples.explained_input import Explained
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets.evaluate.metrics.faithfulness import Plan, removal_scores
 from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.tracing.room import forceable
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained import explained, is_constant, watched
+from attnwidgets.evaluate.examples.explained_input import explained, is_constant, watched
 from attnwidgets.evaluate.metrics.attention_swaps import total_variation
 from attnwidgets.evaluate.metrics.rank_measures import kendall
 from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.removal import Operator, removable, removing
-from attnwidgets.evaluate.scorecards.scored import scored_explanations
-from attnwidgets.explanations.target import CLASSES, Target
-from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.explanations.targets.resolve import CLASSES, Target
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.examples.explained_input import Explained
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
 
@@ -127,9 +127,9 @@ def _tau(values: Float, measure: Float) -> float:
 def _slopes(one: Explained, target: Target) -> Float:
     """Return |gradient . embedding| of every element with attention held [element]."""
     from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, leaf_of
+    from attnwidgets.tracing.attention_modules import sites
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.interventions import Intervention
-    from attnwidgets.tracing.sites import sites
 
     class Held(Intervention):
         """Attention's weights as they are, and no gradient through them."""

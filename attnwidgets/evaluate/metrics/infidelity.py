@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained import explained
-from attnwidgets.evaluate.removals.each_input import of_each_input
+from attnwidgets.evaluate.examples.explained_input import explained
 from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
-from attnwidgets.evaluate.scorecards.scored import scored_explanations
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.removals.run import of_each_input
+from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.examples.explained_input import Explained
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard

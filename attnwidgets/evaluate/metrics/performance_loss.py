@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets.evaluate.metrics.faithfulness import Plan, removal_scores
 from attnwidgets.evaluate.removals.removal_metrics import Metric
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap_of
-from attnwidgets.tracing.room import forceable
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.examples.explained import explained, is_constant
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.examples.explained_input import explained, is_constant
 from attnwidgets.evaluate.examples.rationales import rationale_elements
 from attnwidgets.evaluate.metrics.ranking import average_precision
 from attnwidgets.evaluate.removals.ordering import ranked
-from attnwidgets.evaluate.scorecards.scored import scored_explanations
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.verbalise import runs
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.explanations.results.verbalise import runs
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

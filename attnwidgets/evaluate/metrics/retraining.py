@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.examples.explained import explained
+from attnwidgets.evaluate.examples.explained_input import explained
 from attnwidgets.evaluate.removals.ordering import (
     Oracle,
     count_of,
@@ -18,15 +18,15 @@ from attnwidgets.evaluate.removals.ordering import (
 )
 from attnwidgets.evaluate.removals.removal import inputs_without, removable, removing, require_operator
 from attnwidgets.evaluate.removals.removal_metrics import read_score
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored
-from attnwidgets.explanations.targets import resolve_target
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
+from attnwidgets.explanations.targets.named import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.examples.explained_input import Explained
     from attnwidgets.evaluate.removals.ordering import Order
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard

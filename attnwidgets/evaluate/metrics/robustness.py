@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.examples.explained import require_single
-from attnwidgets.evaluate.metrics.choices import HEADS, choices_of, combinations
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import explain, methods
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.examples.explained_input import require_single
+from attnwidgets.evaluate.metrics.option_grid import HEADS, choices_of, combinations
+from attnwidgets.explanations.registry.registry import explain, methods
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.results.attributions import Attributions
 
     Float = NDArray[np.float64]
 

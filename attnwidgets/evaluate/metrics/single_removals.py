@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.evaluate.examples.explained import explained, is_constant
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.examples.explained_input import explained, is_constant
 from attnwidgets.evaluate.examples.rationales import rationale_elements
 from attnwidgets.evaluate.metrics.rank_measures import kendall, spearman
-from attnwidgets.evaluate.removals.each_input import of_each_input
 from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
-from attnwidgets.evaluate.scorecards.scored import scored_explanations
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.removals.run import of_each_input
+from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained import Explained
+    from attnwidgets.evaluate.examples.explained_input import Explained
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
 
     Float = NDArray[np.float64]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.examples.explained import by_name, source_of
-from attnwidgets.evaluate.metrics.perturbed import perturbed
-from attnwidgets.evaluate.scorecards.scored import ORACLE, RANDOM, scored
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.targets import resolve_target
-from attnwidgets.explanations.tracelike import require_trace
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.examples.explained_input import by_name, source_of
+from attnwidgets.evaluate.metrics.embedding_noise import perturbed
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import require_trace
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.trace import Trace
 
     Float = NDArray[np.float64]
@@ -198,7 +198,7 @@ def _decision(trace: Trace, target: Target) -> int | None:
 
 
 def _noise(trace: Trace, noise: Any, radius: float, samples: int, seed: list[int]) -> Float:
-    from attnwidgets.tracing.places import word_embeddings
+    from attnwidgets.tracing.block_names import word_embeddings
     from attnwidgets.tracing.recording.borrow import unwrap
 
     tables: list[Any] = word_embeddings(unwrap(trace.model))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.scorecards.scored import scored
-from attnwidgets.tracing.room import forceable
+from attnwidgets.evaluate.scorecards.build import scored
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def uniform_attention(
     Source: Wiegreffe and Pinter 2019, section 3.2 (there the one layer of an LSTM's attention).
     """
     from attnwidgets.intervene.edit_attention import edit_attention
-    from attnwidgets.intervene.heads import sites_of, some_layers
+    from attnwidgets.intervene.head_selection import sites_of, some_layers
 
     if not len(seeds):
         message = "seeds is empty: give one or more."

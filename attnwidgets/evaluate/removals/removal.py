@@ -14,8 +14,8 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.target import tokenizer_of
+from attnwidgets._selecting import listed
+from attnwidgets.explanations.targets.resolve import tokenizer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
@@ -134,7 +134,7 @@ def removing(
             where the target is a number read at places that move (a span, a token's embedding). Where there
             is no memory for a single input.
     """
-    from attnwidgets.tracing.memory import together
+    from attnwidgets.tracing.pass_memory import together
     from attnwidgets.tracing.recording.borrow import unwrap
 
     require_operator(trace, operator, target, stream)
@@ -247,7 +247,7 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
             yield embedded
         return
     from attnwidgets.tracing.interventions import require_same_interventions
-    from attnwidgets.tracing.memory import room_for_pass
+    from attnwidgets.tracing.pass_memory import room_for_pass
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained import is_constant
+from attnwidgets.evaluate.examples.explained_input import is_constant
 from attnwidgets.evaluate.removals.ordering import (
     answered,
     only,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Answers, Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 

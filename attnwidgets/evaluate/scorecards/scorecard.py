@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap
-from attnwidgets.explanations.arrays import Array, as_floats, read_only
 from attnwidgets.explanations.explanation import Explanation, restore_common
-from attnwidgets.explanations.selecting import listed
+from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.explanations.tables import Columns
+    from attnwidgets.explanations.results.tables import Columns
 
     Label = int | float | str
     Choice = str | Sequence[str] | None
@@ -296,13 +296,13 @@ class Scorecard(Explanation):
     def plot(self, kind: str = "lines", **options: Any) -> Figure:
         """Return a matplotlib figure: "lines", one panel a metric, or "table", a row for every method.
 
-        See `attnwidgets.evaluate.scorecards.figures` for the options (`title`, and for tables `cmap`, `vmax`,
+        See `attnwidgets.evaluate.scorecards.plots` for the options (`title`, and for tables `cmap`, `vmax`,
         `numbers`).
 
         Raises:
             ValueError: For another kind.
         """
-        from attnwidgets.evaluate.scorecards.figures import KINDS
+        from attnwidgets.evaluate.scorecards.plots import KINDS
 
         if kind not in KINDS:
             message = f"kind {kind!r} is not one of {listed(KINDS)}.{suggest(str(kind), KINDS)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.export.labels import printable
+from attnwidgets.figures.labels import printable
 
 if TYPE_CHECKING:
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard

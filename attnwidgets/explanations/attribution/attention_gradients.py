@@ -62,7 +62,7 @@ def attention_gradients(
             says.
     """
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-    from attnwidgets.tracing.gradients.soundness import diagnosis
+    from attnwidgets.tracing.gradients.gradient_checks import diagnosis
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
     with differentiable(trace, method) as run, ExitStack() as stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.target import token_id, tokenizer_of
+from attnwidgets.explanations.targets.resolve import token_id, tokenizer_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -93,7 +93,7 @@ def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str,
 
 def _table(model: nn.Module) -> Any:
     """Return the table of words, or None where the model reads no words."""
-    from attnwidgets.tracing.places import word_embeddings
+    from attnwidgets.tracing.block_names import word_embeddings
 
     tables = word_embeddings(model)
     return max(tables, key=lambda table: int(getattr(table, "num_embeddings", 0)), default=None)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.asked import Asked, asked
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream
 from attnwidgets.explanations.attribution.lrp import trusted
-from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
-from attnwidgets.explanations.mixing.through_layers import shares
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.tracelike import carried
+from attnwidgets.explanations.mixing.layer_product import shares
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import carried
+from attnwidgets.explanations.targets.target_set import Asked, asked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -100,7 +100,7 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
 
     Source: Ali et al. 2022, proposition 1; the check is attnwidgets' own.
     """
-    from attnwidgets.tracing.gradients.traced_model import require_gradients
+    from attnwidgets.tracing.gradients.differentiability import require_gradients
     from attnwidgets.tracing.recording.borrow import unwrap
 
     given = model if hasattr(model, "stream_table") else None

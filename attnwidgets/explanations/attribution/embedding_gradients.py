@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.tracelike import TraceLike, carried, resolve_stream
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, resolve_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
-    from attnwidgets.explanations.asked import Asked
+    from attnwidgets.explanations.targets.target_set import Asked
     from attnwidgets.tracing.gradients.differentiable import Graph
     from attnwidgets.tracing.trace import Trace
 
@@ -91,7 +91,7 @@ def embedding_gradients(
     import torch
 
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-    from attnwidgets.tracing.gradients.soundness import diagnosis, usable
+    from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
 
     with differentiable(trace, method) as run:
         graph = run(hidden_states=asked.hidden_states)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.explanations.asked import Asked, asked
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import (
     Reduce,
@@ -21,14 +20,15 @@ from attnwidgets.explanations.attribution.embedding_gradients import (
     require_reduction,
 )
 from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.targets.target_set import Asked, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor
 
-    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.gradients.differentiable import Runner
     from attnwidgets.tracing.trace import Trace
 
@@ -108,7 +108,7 @@ def integrated_gradients(
     import torch
 
     from attnwidgets.tracing.gradients.differentiable import differentiable
-    from attnwidgets.tracing.memory import together
+    from attnwidgets.tracing.pass_memory import together
 
     with differentiable(trace, "integrated_gradients") as run:
         with torch.no_grad():
@@ -199,7 +199,7 @@ def _mean_gradient(
 def _gradients(run: Runner, question: Asked, stream: str, at: Tensor) -> Iterator[Tensor]:
     """Yield every target's gradients [batch, token, dim] at embeddings; their graph goes with the last."""
     from attnwidgets.tracing.gradients.differentiable import gradients
-    from attnwidgets.tracing.gradients.soundness import diagnosis
+    from attnwidgets.tracing.gradients.gradient_checks import diagnosis
 
     graph = run({stream: at}, hidden_states=question.hidden_states)
     leaf = leaf_of(graph, stream, "integrated_gradients")
@@ -212,7 +212,7 @@ def _gradients(run: Runner, question: Asked, stream: str, at: Tensor) -> Iterato
 
 def _refuse_zero(run: Runner, question: Asked, stream: str, end: Tensor, number: int) -> None:
     """Raise ValueError for a target whose gradient is zero all the way, unless a lone module says so."""
-    from attnwidgets.tracing.gradients.soundness import diagnosis
+    from attnwidgets.tracing.gradients.gradient_checks import diagnosis
 
     graph = run({stream: end[None]}, hidden_states=question.hidden_states)
     if graph.states:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.asked import Asked, asked
+from attnwidgets._selecting import listed, pick
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, other_tokens
-from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import listed, pick
-from attnwidgets.explanations.tracelike import carried
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import carried
+from attnwidgets.explanations.targets.target_set import Asked, asked
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
         UnsupportedModelError: Where relevance is not conserved, unless `force`.
     """
     from attnwidgets.explanations.attribution.conservation import verdict_on
-    from attnwidgets.tracing.gradients.traced_model import differentiable_model
+    from attnwidgets.tracing.gradients.differentiability import differentiable_model
     from attnwidgets.tracing.module_trace import ModuleTrace
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 

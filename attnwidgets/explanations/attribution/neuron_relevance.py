@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.asked import asked
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, trusted
 from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.tracelike import carried
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import carried
+from attnwidgets.explanations.targets.target_set import asked
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def neuron_relevance(
     import torch
 
     from attnwidgets.relevance.propagate import propagate
-    from attnwidgets.sae.site import resolve_site
+    from attnwidgets.tracing.hooks.hook_point import resolve_site
     from attnwidgets.tracing.recording.borrow import unwrap
 
     require_choice("rule", rule, tuple(PAPERS))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.asked import Asked, asked
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, leaf_of
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.needs import Need
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.tracelike import carried
+from attnwidgets.explanations.registry.requirements import Need
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import carried
+from attnwidgets.explanations.targets.target_set import Asked, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,8 +91,8 @@ def perturbation_attributions(
     import torch
 
     from attnwidgets.tracing.gradients.differentiable import differentiable
-    from attnwidgets.tracing.gradients.soundness import diagnosis
-    from attnwidgets.tracing.memory import together
+    from attnwidgets.tracing.gradients.gradient_checks import diagnosis
+    from attnwidgets.tracing.pass_memory import together
 
     with differentiable(trace, method, back=False) as run:
         graph = run(hidden_states=question.hidden_states)

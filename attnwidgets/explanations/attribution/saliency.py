@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.asked import asked
 from attnwidgets.explanations.attribution.embedding_gradients import (
     Reduce,
     attributed,
@@ -17,10 +16,11 @@ from attnwidgets.explanations.attribution.embedding_gradients import (
     reduced,
     require_reduction,
 )
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.targets.target_set import asked
 
 if TYPE_CHECKING:
-    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.trace import Trace
 
 PAPER = "Simonyan et al. 2014, Deep Inside Convolutional Networks; Li et al. 2016"

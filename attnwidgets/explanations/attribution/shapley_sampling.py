@@ -14,12 +14,12 @@ from attnwidgets.explanations.attribution.perturbation import (
     perturbation_attributions,
     require_positive,
 )
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.registry import method
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.explanations.attributions import Attributions
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.trace import Trace
 
 PAPER = "Castro et al. 2009, Polynomial Calculation of the Shapley Value Based on Sampling"

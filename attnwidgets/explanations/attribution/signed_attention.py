@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.asked import asked
 from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
 from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.tracelike import carried, resolve_stream
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import carried, resolve_stream
+from attnwidgets.explanations.targets.target_set import asked
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace

@@ -9,8 +9,8 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.tracelike import carried, require_trace
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import carried, require_trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,9 +76,9 @@ def surprisals(trace: Trace) -> NDArray[np.float64]:
     """
     import torch
 
-    from attnwidgets.tracing.outcomes import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import can_generate
+    from attnwidgets.tracing.top_logits import read_ids
 
     logits = trace.logits
     if logits is None or logits.dim() == 1 or trace.model is None:

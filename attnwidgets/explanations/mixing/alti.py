@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.estimates import measured_on_blocks
-from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
     block_map,
@@ -19,17 +17,19 @@ from attnwidgets.explanations.mixing.block_maps import (
     require_choice,
     shares,
 )
+from attnwidgets.explanations.mixing.layer_product import decoder_alone
 from attnwidgets.explanations.mixing.rollout import rollout
-from attnwidgets.explanations.mixing.through_layers import decoder_alone
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.joint_units import unit_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import Tensor
 
-    from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.text.units import Unit
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"

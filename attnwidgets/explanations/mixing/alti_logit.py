@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.estimates import measured_on_blocks
+from attnwidgets._selecting import pick
 from attnwidgets.explanations.mixing.alti import alti
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.logit_targets import (
@@ -21,15 +20,16 @@ from attnwidgets.explanations.mixing.logit_targets import (
     logit_result,
     wanted_logits,
 )
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import pick
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.attributions import Attributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
 
     Float = NDArray[np.float64]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets._selecting import pick
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
 
 PAPER = "Vaswani et al. 2017, Attention Is All You Need"
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from attnwidgets._errors import duration
 from attnwidgets._progress import progress
-from attnwidgets.explanations.estimates import network
 from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
-from attnwidgets.explanations.mixing.through_layers import (
+from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     carried_on,
     followed,
@@ -22,15 +21,16 @@ from attnwidgets.explanations.mixing.through_layers import (
     require_share,
     shares,
 )
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.needs import at_most, n_keys
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.memory_estimates import network
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.registry.requirements import at_most, n_keys
+from attnwidgets.explanations.results.mixing_map import MixingMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.reductions import Reduction
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.reductions import Reduction
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 

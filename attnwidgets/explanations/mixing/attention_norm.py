@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.estimates import measured_on_blocks
-from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
     NO_RESIDUAL,
@@ -21,13 +19,15 @@ from attnwidgets.explanations.mixing.block_maps import (
     require_choice,
     shares,
 )
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.joint_units import unit_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.text.units import Unit
 
 PAPER = (

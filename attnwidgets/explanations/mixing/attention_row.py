@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnwidgets.explanations.tracelike import require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stream
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.joint_units import Grid, unit_grid
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets._selecting import pick
+from attnwidgets.explanations.results.joint_units import Grid, unit_grid
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from attnwidgets.explanations.estimates import measured_by_head
 from attnwidgets.explanations.mixing.block_maps import block_map, own_stream, require_choice
-from attnwidgets.explanations.mixing.graph import ContributionGraph
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.memory_estimates import measured_by_head
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.contribution_graph import ContributionGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.algebra.head_contributions import BlockShares
 
 PAPER = (

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.estimates import measured_on_blocks
-from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.block_maps import in_unit, own_stream, require_choice
 from attnwidgets.explanations.mixing.logit_targets import asked_logits
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.tracelike import TraceLike, carried
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.joint_units import unit_grid
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.joint_units import Grid
     from attnwidgets.explanations.mixing.logit_targets import Asked, Place
+    from attnwidgets.explanations.results.joint_units import Grid
     from attnwidgets.tracing.algebra.propagation import Propagation
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
@@ -191,7 +191,7 @@ def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Floa
     """Return what every source gives to the targets, less what it gives to their foils [target, source]."""
     import torch
 
-    from attnwidgets.tracing.algebra.heads import head_of
+    from attnwidgets.tracing.algebra.output_heads import head_of
     from attnwidgets.tracing.algebra.propagation import through_head
 
     everything = [*asked.places, *asked.foils]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.attributions import Attributions
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.logit_targets import layer_map, logit_result, wanted_logits
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.algebra.logit_parts import LogitParts
 
 PAPER = (

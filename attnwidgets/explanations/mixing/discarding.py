@@ -18,7 +18,7 @@ from attnwidgets._errors import suggest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.tracing.text.units import Unit
 
     Float = NDArray[np.float64]

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from attnwidgets.explanations.estimates import measured_on_blocks
-from attnwidgets.explanations.joint_units import unit_grid
 from attnwidgets.explanations.mixing.attention_norm import attention_norm
 from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice
 from attnwidgets.explanations.mixing.rollout import BeyondPrecisionError, rollout
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.joint_units import unit_grid
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.explanations.mixing_map import MixingMap
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.text.units import Unit
 
 PAPER = (

@@ -14,12 +14,12 @@ import numpy as np
 
 from attnwidgets._errors import duration
 from attnwidgets._progress import progress
+from attnwidgets._selecting import pick
 from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.needs import at_most, n_keys
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.registry.requirements import at_most, n_keys
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.tracing.rerun import RecordedBlocks
+    from attnwidgets.tracing.block_replay import RecordedBlocks
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 
@@ -117,7 +117,7 @@ def hidden_token_attribution(
     numbers = tuple(range(trace.n_layers(stream)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
 
-    from attnwidgets.tracing.rerun import capture
+    from attnwidgets.tracing.block_replay import capture
 
     blocks = capture(trace, stream, "hidden_token_attribution")
     size = blocks.layers[0].hidden[0].numel()

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from attnwidgets.explanations.mixing.block_maps import own_stream
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.needs import Need
-from attnwidgets.explanations.targets import resolve_target, resolve_targets
-from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace
+from attnwidgets.explanations.registry.requirements import Need
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace
+from attnwidgets.explanations.targets.named import resolve_target, resolve_targets
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attnwidgets.explanations.target import Target
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.algebra.logit_parts import LogitParts
     from attnwidgets.tracing.trace import Trace
 

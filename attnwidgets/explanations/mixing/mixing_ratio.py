@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.explanations.arrays import as_floats
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.estimates import measured_on_blocks
+from attnwidgets._selecting import pick
 from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
@@ -20,9 +18,11 @@ from attnwidgets.explanations.mixing.block_maps import (
     own_stream,
     require_choice,
 )
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.tracelike import TraceLike, carried
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.arrays import as_floats
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.description import plain
-from attnwidgets.explanations.estimates import followed_through
 from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
-from attnwidgets.explanations.mixing.through_layers import (
+from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     carried_on,
     followed,
@@ -23,17 +21,19 @@ from attnwidgets.explanations.mixing.through_layers import (
     require_share,
     shares,
 )
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
+from attnwidgets.explanations.registry.memory_estimates import followed_through
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.description import plain
+from attnwidgets.explanations.results.mixing_map import MixingMap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.arrays import Array
-    from attnwidgets.explanations.reductions import Reduction
-    from attnwidgets.explanations.tracelike import TraceLike
+    from attnwidgets.explanations.results.arrays import Array
+    from attnwidgets.explanations.results.reductions import Reduction
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 

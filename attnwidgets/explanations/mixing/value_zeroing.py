@@ -12,12 +12,12 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.explanations.estimates import measured_on_blocks
-from attnwidgets.explanations.joint_units import unit_grid
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import method
-from attnwidgets.explanations.selecting import pick
-from attnwidgets.explanations.tracelike import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets._selecting import pick
+from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.joint_units import unit_grid
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.tracing.algebra.resume import Piece, Resumed
-    from attnwidgets.tracing.rerun import RecordedBlocks, Run
+    from attnwidgets.tracing.algebra.finish_block import Piece, Resumed
+    from attnwidgets.tracing.block_replay import RecordedBlocks, Run
     from attnwidgets.tracing.text.units import Unit
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
@@ -119,8 +119,8 @@ def value_zeroing(
 
     import torch
 
-    from attnwidgets.tracing.algebra.resume import resume
-    from attnwidgets.tracing.rerun import captured
+    from attnwidgets.tracing.algebra.finish_block import resume
+    from attnwidgets.tracing.block_replay import captured
 
     blocks = captured(trace, stream, "value_zeroing")
     normed = final_norm and numbers[-1] in chosen
@@ -172,7 +172,7 @@ def _distances(
     """Return distances [query token, element of `unit`], and per query the ones that rounding makes."""
     import torch
 
-    from attnwidgets.tracing.rerun import require_same
+    from attnwidgets.tracing.block_replay import require_same
 
     if resumed is None:
         plain, read, pieces = _called_again(blocks, number, unit, chunk_size)
@@ -212,7 +212,7 @@ def _called_again(
     Returns:
         The untouched output [query, width], whether any head reads a key [query, key], and the outputs.
     """
-    from attnwidgets.tracing.algebra.resume import Piece
+    from attnwidgets.tracing.algebra.finish_block import Piece
 
     with blocks.ready(number) as run:
         plain, read = _baseline(run)

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.explanations.arrays import Array
+    from attnwidgets.explanations.results.arrays import Array
     from attnwidgets.explanations.user_methods.invariants import Difference, Violation
     from attnwidgets.explanations.user_methods.small_inputs import SmallInput
 

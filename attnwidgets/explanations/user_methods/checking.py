@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import methods
+from attnwidgets.explanations.registry.registry import methods
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.user_methods.check_report import Beside, CheckReport, Failure, Result
 from attnwidgets.explanations.user_methods.invariants import Invariant, Violation, differences
 from attnwidgets.explanations.user_methods.small_inputs import SmallInput, shrunk, small_inputs

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.registry import methods
+from attnwidgets.explanations.registry.registry import methods
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from attnwidgets.explanations.arrays import Array
     from attnwidgets.explanations.explanation import Explanation
+    from attnwidgets.explanations.results.arrays import Array
 
 EQUALS = "equals:"
 
@@ -145,7 +145,7 @@ def _causal_unasked(trace: Any) -> str:
 
 
 def _complete(found: Explanation, trace: Any, tolerance: float) -> Violation | None:
-    from attnwidgets.explanations.targets import resolve_target
+    from attnwidgets.explanations.targets.named import resolve_target
 
     if not isinstance(found, Attributions):
         return Violation(f"'complete' is about Attributions, and a {found.kind} was returned")

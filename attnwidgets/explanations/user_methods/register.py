@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.explanations.labelling import as_explanation
-from attnwidgets.explanations.needs import Need, resolve_needs
-from attnwidgets.explanations.registry import Method, default_stream, methods, put, require_known
-from attnwidgets.explanations.tracelike import carried, require_trace, resolve_stream
+from attnwidgets.explanations.registry.registry import Method, default_stream, methods, put, require_known
+from attnwidgets.explanations.registry.requirements import Need, resolve_needs
+from attnwidgets.explanations.registry.wrap_result import as_explanation
+from attnwidgets.explanations.results.trace_protocol import carried, require_trace, resolve_stream
 from attnwidgets.explanations.user_methods.check_report import CheckReport, InvariantError
 from attnwidgets.explanations.user_methods.checking import Checking
 from attnwidgets.explanations.user_methods.invariants import Invariant, resolve_invariants

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.needs import n_keys
+from attnwidgets.explanations.registry.requirements import n_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ class SmallInput:
 
     def trace(self) -> Any:
         """Return it as a trace, made anew each time: a function may write into one."""
-        from attnwidgets.tracing.given import from_attentions
+        from attnwidgets.tracing.from_attentions import from_attentions
 
         return from_attentions(self.attention.astype(np.float32), list(self.tokens))
 

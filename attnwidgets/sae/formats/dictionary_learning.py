@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.selecting import listed
+from attnwidgets._selecting import listed
 from attnwidgets.sae.formats.files import SAEFormatError, read_json, read_torch, setting, take, widened
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE

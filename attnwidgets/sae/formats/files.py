@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed
+from attnwidgets._selecting import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

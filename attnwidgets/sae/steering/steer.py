@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed, pick
-from attnwidgets.sae.about import sae_fingerprint
+from attnwidgets._selecting import listed, pick
 from attnwidgets.sae.check import require_width, site_of
-from attnwidgets.sae.passes import PassWatch, require_positions
+from attnwidgets.sae.dependencies import sae_fingerprint
+from attnwidgets.sae.running_pass import PassWatch, require_positions
 from attnwidgets.sae.sae import SAE, as_sae
-from attnwidgets.sae.tap import Tap
+from attnwidgets.tracing.hooks.hook import Tap
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.call_scope import own_calls, own_uncompiled
 from attnwidgets.tracing.recording.inputs import special_ids, text_tokenizer
-from attnwidgets.tracing.recording.own_calls import own_calls, own_uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import Self
 
-    from attnwidgets.sae.passes import Positions
+    from attnwidgets.sae.running_pass import Positions
 
 Mode = Literal["clamp", "clamp_active", "add", "scale", "ablate", "splice"]
 MODES: tuple[Mode, ...] = ("clamp", "clamp_active", "add", "scale", "ablate", "splice")
@@ -78,7 +78,7 @@ def steer(
             (also of tokens that are generated; negative ones count from the end of the prompt), a slice,
             "prompt", "generated", or "last" (of every pass: what predicts the next token). All without it.
         skip_special: A tokenizer or ids: special tokens are left alone. None steers them like others.
-        site: Where the states are, instead of `sae.site`; see `attnwidgets.sae.site`.
+        site: Where the states are, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
 
     Returns:
         A context manager; `with aw.steer(...) as steering:` gives `steering.relative_change` and

@@ -16,10 +16,10 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
-from attnwidgets.sae.about import require_same
 from attnwidgets.sae.corpus import batches, by_token, counts_mask
-from attnwidgets.sae.tap import reading
+from attnwidgets.sae.dependencies import require_same
 from attnwidgets.sae.texts import Digest, text_of
+from attnwidgets.tracing.hooks.hook import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.sae.corpus import Corpus, Window
-    from attnwidgets.sae.site import Site
+    from attnwidgets.tracing.hooks.hook_point import Site
 
 HELD_OUT = 8192
 """Tokens that are measured on and not trained on."""
@@ -106,7 +106,7 @@ def harvest(
         site: Where.
         folder: Where the file goes.
         max_tokens: How many to train on at most.
-        about: What they depend on but for the texts; see `attnwidgets.sae.about`.
+        about: What they depend on but for the texts; see `attnwidgets.sae.dependencies`.
 
     Raises:
         OSError: Where the disk is full; what was written is removed.

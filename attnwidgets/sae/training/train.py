@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.sae.about import states_about
 from attnwidgets.sae.corpus import CONTEXT, Corpus
-from attnwidgets.sae.site import hook_name, resolve_site
+from attnwidgets.sae.dependencies import states_about
 from attnwidgets.sae.training.harvest import by_windows, harvest
 from attnwidgets.sae.training.training_run import STATE, Plan, Run, TrainingDivergedError
 from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
+from attnwidgets.tracing.hooks.hook_point import hook_name, resolve_site
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from attnwidgets.sae.sae import SAE
-    from attnwidgets.sae.site import Site
+    from attnwidgets.tracing.hooks.hook_point import Site
 
 L1 = 1.8
 """Weight of the lecture's penalty where neither it nor k is given."""
@@ -67,7 +67,7 @@ def train(
         model: Anything torch can run; comes back as it was.
         tokenizer: Its tokenizer; None where texts are token ids.
         texts: Any number of texts; a few hundred thousand tokens make a good SAE of a small model.
-        site: Where; see `attnwidgets.sae.site`.
+        site: Where; see `attnwidgets.tracing.hooks.hook_point`.
         d_sae: Number of features.
         l1: Weight of the lecture's penalty, mean sum_j a_j ||W_dec_j|| beside the mean squared error of
             states of mean length sqrt(d_in); 1.8 without it. More gives sparser features.

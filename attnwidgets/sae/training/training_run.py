@@ -14,7 +14,7 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import Cancelled, progress
-from attnwidgets.sae.about import require_same
+from attnwidgets.sae.dependencies import require_same
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.sae.sae import SAE
 from attnwidgets.sae.training.history import History, Live
@@ -96,7 +96,7 @@ class Run:
         plan: What is asked for.
         states: What it trains on.
         device: Where.
-        about: What the states depend on; see `attnwidgets.sae.about`.
+        about: What the states depend on; see `attnwidgets.sae.dependencies`.
     """
 
     plan: Plan

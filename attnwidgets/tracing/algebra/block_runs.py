@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
+from attnwidgets.tracing.block_replay import RecordedBlock, captured
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.twin import origin
-from attnwidgets.tracing.rerun import RecordedBlock, captured
 from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from attnwidgets.tracing.algebra.layout import Layout
+    from attnwidgets.tracing.algebra.block_layout import Layout
 
     # A layout that fits, the block's name and the block.
     Fit = tuple[Layout, str, nn.Module]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.algebra.layouts import LAYOUTS
+from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
 from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm, run
-from attnwidgets.tracing.offloaded import loaded
+from attnwidgets.tracing.offloaded_weights import loaded
 from attnwidgets.tracing.recording.attention_function import (
     UnsupportedModelError,
     attention_weights,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from attnwidgets.tracing.algebra.layout import Layout
+    from attnwidgets.tracing.algebra.block_layout import Layout
     from attnwidgets.tracing.recording.recorder import Call
 
 WITHOUT = "Methods that need no description still work: attention, rollout, attention_flow, value_zeroing."

@@ -14,7 +14,7 @@ import torch
 
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, require_chain
-from attnwidgets.tracing.algebra.heads import Head, head_of
+from attnwidgets.tracing.algebra.output_heads import Head, head_of
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, Scale, Step
 from attnwidgets.tracing.recording.attention_function import (
     UnsupportedModelError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from attnwidgets.tracing.offloaded import loaded
+from attnwidgets.tracing.offloaded_weights import loaded
 from attnwidgets.tracing.recording.twin import origin, twin_of
 
 if TYPE_CHECKING:

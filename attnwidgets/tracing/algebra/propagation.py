@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.algebra.blocks import Block
     from attnwidgets.tracing.algebra.decomposed_layer import Chunk
-    from attnwidgets.tracing.algebra.heads import Head
+    from attnwidgets.tracing.algebra.output_heads import Head
     from attnwidgets.tracing.trace import Trace
 
 # What sources taken together may hold where they can be taken in parts.

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.tracing.gradients.taps import AttentionTaps, BlockTaps, EmbeddingTap
-from attnwidgets.tracing.gradients.traced_model import differentiable_model, traced_model
+from attnwidgets.tracing.block_names import block_names, recorded, word_embeddings
+from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
+from attnwidgets.tracing.gradients.gradient_hooks import AttentionTaps, BlockTaps, EmbeddingTap
 from attnwidgets.tracing.interventions import require_same_interventions
-from attnwidgets.tracing.memory import room_for_pass, told_what_to_do
-from attnwidgets.tracing.places import block_names, recorded, word_embeddings
+from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, implementation

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from attnwidgets.tracing.recording.twin import origin
-from attnwidgets.tracing.rows import blocks
+from attnwidgets.tracing.row_selection import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

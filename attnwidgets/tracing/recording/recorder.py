@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.architecture import architecture
-from attnwidgets.tracing.memory import device_of, returned_bytes
+from attnwidgets.tracing.free_memory import require_room
+from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
     LONG_BYTES,
     NAME,
@@ -22,7 +23,6 @@ from attnwidgets.tracing.recording.attention_function import (
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
-from attnwidgets.tracing.room import require_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,7 +14,8 @@ from torch import nn
 
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._progress import progress
-from attnwidgets.tracing.memory import room_to_record
+from attnwidgets.tracing.free_memory import forced
+from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.generation import greedy
@@ -32,7 +33,6 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
-from attnwidgets.tracing.room import forced
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.trace import Trace, byte_budget

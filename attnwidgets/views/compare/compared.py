@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.aggregation import regroup
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.explanations.vectors import REDUCED, row
+from attnwidgets._selecting import listed
+from attnwidgets.explanations.results.aggregation import regroup
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.vectors import REDUCED, row
 from attnwidgets.tracing.text.units import TokenAxis
-from attnwidgets.views.compare.aligned import aligned, are_alike, axis_of, elements
+from attnwidgets.views.compare.aligned_words import aligned, are_alike, axis_of, elements
 from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:

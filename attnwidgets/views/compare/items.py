@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.attributions import Attributions
-from attnwidgets.explanations.mixing_map import MixingMap
-from attnwidgets.explanations.selecting import listed, pick
-from attnwidgets.views.offer import is_explanation, is_trace
+from attnwidgets._selecting import listed, pick
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.views.base.accepts import is_explanation, is_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,7 +132,7 @@ def _pairs(shown: Any) -> list[tuple[str, Any]]:
 def _explained(name: str, given: Any, methods: Any, *, several: bool) -> list[Item]:
     if is_explanation(given):
         return [Item(name or given.title, given)]
-    from attnwidgets.evaluate.examples.maps import named
+    from attnwidgets.evaluate.examples.method_specs import named
 
     model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
     about = name or (model if several else "")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.selecting import listed
-from attnwidgets.views.offer import is_trace
+from attnwidgets._selecting import listed
+from attnwidgets.views.base.accepts import is_trace
 from attnwidgets.views.wire.axes import span
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.intervene.changed import Changed
+    from attnwidgets.intervene.prediction_change import Changed
     from attnwidgets.statistics.free_attention import FreeAttention
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.trace import Trace
@@ -197,8 +197,8 @@ class Intervened:
             return "it needs a trace, and this view was given something made of one: give it the trace itself"
         if getattr(trace, "model", None) is None:
             return "it needs the model, and the numbers of this trace were given without one"
+        from attnwidgets.tracing.attention_modules import sites
         from attnwidgets.tracing.interventions import require_same_interventions
-        from attnwidgets.tracing.sites import sites
 
         try:
             sites(trace)
@@ -235,7 +235,7 @@ class Intervened:
 
     def changed(self, specs: Sequence[Spec]) -> Changed:
         """Return what the model says with these active; one pass, from the first layer that is changed on."""
-        from attnwidgets.intervene.changed import changed
+        from attnwidgets.intervene.prediction_change import changed
 
         real = self.interventions(specs)
         key = tuple(_key(spec) for spec in checked(specs, self.reach))

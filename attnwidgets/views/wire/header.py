@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from attnwidgets.views.menu import Entry
+    from attnwidgets.views.base.menu import Entry
     from attnwidgets.views.wire.eager import Pack
     from attnwidgets.views.wire.sources import Source
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.requests import fault
 from attnwidgets.views.wire.thumbnails import some_thumbnails, thumbnails
+from attnwidgets.views.wire.validation import fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.conservation_note import sums_of, verdict_of
 from attnwidgets.explanations.mixing.discarding import taken_by_first
+from attnwidgets.explanations.results.conservation_note import sums_of, verdict_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.wire.axes import axis, target_axis
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of

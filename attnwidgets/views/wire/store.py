@@ -12,20 +12,20 @@ from traitlets import Bytes, Dict
 from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
 from attnwidgets.views.wire.eager import Pack, opening_first
+from attnwidgets.views.wire.equality import divides, in_unit, is_special, same, units_of
 from attnwidgets.views.wire.header import describe, looked_at
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
-from attnwidgets.views.wire.requests import fault
 from attnwidgets.views.wire.runtime import SharedModel
-from attnwidgets.views.wire.same import divides, in_unit, is_special, same, units_of
 from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.validation import fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from attnwidgets.views.menu import Entry
+    from attnwidgets.views.base.menu import Entry
 
     Answer = tuple[dict[str, Any], list[bytes]]
 
@@ -279,7 +279,7 @@ class TileStore(SharedModel):
         with self._lock:
             trace = next((entry.trace for entry in self._askable.values()), None)
         if trace is not None:
-            from attnwidgets.explanations.targets import resolve_target
+            from attnwidgets.explanations.targets.named import resolve_target
 
             found = resolve_target(trace, value, method="Selection", name=name, logit=True)
             if found.note:

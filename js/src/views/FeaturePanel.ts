@@ -18,7 +18,7 @@ import { only, view } from "./frame.ts";
 import { createState } from "./state.ts";
 import { carriesSpaces, continues } from "./text/reading.ts";
 
-/** The twin of `page_of` in attnwidgets/views/features/data.py. */
+/** The twin of `page_of` in attnwidgets/views/features/payloads.py. */
 interface Page {
   feature: number;
   count: number;

@@ -14,7 +14,7 @@ from torch import nn
 
 import attnwidgets as aw
 from attnwidgets.explanations.attribution.lrp import lrp
-from attnwidgets.explanations.conservation_note import sums_of, verdict_of
+from attnwidgets.explanations.results.conservation_note import sums_of, verdict_of
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.module_trace import trace_module

@@ -12,7 +12,7 @@ import torch
 from attnwidgets.explanations.attribution.lrp import lrp
 from attnwidgets.explanations.attribution.neuron_relevance import neuron_relevance
 from attnwidgets.relevance.propagate import propagate
-from attnwidgets.sae.site import Site
+from attnwidgets.tracing.hooks.hook_point import Site
 from attnwidgets.tracing.module_trace import trace_module
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny

@@ -11,7 +11,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.explanations.attribution import integrated_gradients as ig
-from attnwidgets.tracing import memory
+from attnwidgets.tracing import pass_memory as memory
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

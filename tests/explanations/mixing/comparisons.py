@@ -21,7 +21,7 @@ from tests.explanations.mixing.comparisons_of_logits import OF_LOGITS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attnwidgets.explanations.mixing_map import MixingMap
+    from attnwidgets.explanations.results.mixing_map import MixingMap
 
 
 def _jacobians(**options: Any) -> Callable[[Any], MixingMap]:
@@ -29,7 +29,7 @@ def _jacobians(**options: Any) -> Callable[[Any], MixingMap]:
 
 
 def _states(trace: Any) -> np.ndarray:
-    from attnwidgets.tracing.rerun import capture
+    from attnwidgets.tracing.block_replay import capture
 
     blocks = capture(trace, "self", "test")
     last = blocks.layers[-1].output

@@ -12,12 +12,12 @@ import attnwidgets as aw
 from attnwidgets.explanations.mixing.alti import alti
 from attnwidgets.explanations.mixing.alti_logit import alti_logit
 from attnwidgets.explanations.mixing.direct_logit_attribution import direct_logit_attribution
-from attnwidgets.explanations.registry import methods
-from attnwidgets.export.archive import load
+from attnwidgets.explanations.registry.registry import methods
+from attnwidgets.explanations.results.archive import load
 from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.algebra.heads import head_of
+from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.algebra.steps import Affine, Pointwise
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.mixing.against_authors import decoder_traces, numbers

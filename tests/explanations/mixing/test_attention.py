@@ -5,7 +5,7 @@ import pytest
 
 from attnwidgets.explanations import explain
 from attnwidgets.explanations.mixing.attention import attention
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace as make_trace
 from tests.explanations.made import shares
 

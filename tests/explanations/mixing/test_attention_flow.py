@@ -7,7 +7,7 @@ import pytest
 
 from attnwidgets._errors import duration
 from attnwidgets.explanations.mixing.attention_flow import LIMIT, attention_flow
-from attnwidgets.explanations.mixing_map import MixingMap
+from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.recording.run import trace
 
 

@@ -6,7 +6,7 @@ import torch
 
 from attnwidgets.explanations.mixing.attention_norm import attention_norm
 from attnwidgets.explanations.mixing.mixing_ratio import mixing_ratio
-from attnwidgets.explanations.registry import explain
+from attnwidgets.explanations.registry.registry import explain
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.mixing.against_authors import relative
 from tests.tracing import tiny

@@ -10,8 +10,8 @@ import torch
 
 from attnwidgets.explanations import ContributionGraph, MixingMap
 from attnwidgets.explanations.mixing.contribution_graph import contribution_graph
-from attnwidgets.explanations.registry import methods
-from attnwidgets.export.archive import load
+from attnwidgets.explanations.registry.registry import methods
+from attnwidgets.explanations.results.archive import load
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.recording.run import trace

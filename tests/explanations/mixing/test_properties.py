@@ -21,11 +21,11 @@ from attnwidgets.explanations.mixing.attention_norm import attention_norm
 from attnwidgets.explanations.mixing.globenc import globenc
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
-from attnwidgets.explanations.registry import methods
+from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.block_replay import capture
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.recording.twin import origin
-from attnwidgets.tracing.rerun import capture
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.ways import Way, apart, served, traced, ways
 from tests.tracing.families import FAMILIES, IDS

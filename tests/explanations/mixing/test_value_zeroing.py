@@ -11,10 +11,10 @@ import torch
 
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
-from attnwidgets.tracing.given import from_attentions
+from attnwidgets.tracing.block_replay import capture
+from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.rerun import capture
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.mixing.zeroing import IDS, apart, traced
 from tests.tracing import tiny

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
-from attnwidgets.tracing.algebra import resume as resuming
+from attnwidgets.tracing.algebra import finish_block as resuming
+from attnwidgets.tracing.algebra.after_attention import read_tail
 from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.algebra.tail import read_tail
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.mixing.zeroing import (

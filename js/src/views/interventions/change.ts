@@ -10,7 +10,7 @@ import { percent } from "../predicted/percent.ts";
 import { createState } from "../state.ts";
 import { specsOf } from "./list.ts";
 
-/** The twin of `Intervening._changed` in attnwidgets/views/interventions/topics.py. */
+/** The twin of `Intervening._changed` in attnwidgets/views/interventions/handlers.py. */
 export interface Changed {
   kind: "distribution" | "several" | "score" | "states" | "";
   title: string;

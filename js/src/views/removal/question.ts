@@ -12,7 +12,7 @@ export function rowOf(ctx: ViewContext): number {
   return ctx.cell("pinned")?.query ?? -1;
 }
 
-/** What is asked of what is looked at. The twin of `Removals._shown` in attnwidgets/views/removal_topics.py. */
+/** What is asked of what is looked at. The twin of `Removals._shown` in attnwidgets/views/evaluate/handlers.py. */
 export function questionOf(ctx: ViewContext): Record<string, unknown> {
   const { source, layer, head } = ctx.resolved();
   const target = ctx.options.method ? null : (askedOf(ctx)[0]?.id ?? null);

@@ -12,7 +12,7 @@ export type Mode = "gone" | "kept";
 /** One number for every step. */
 export type Curves = Record<Mode, number[]>;
 
-/** The twin of `Removals._steps` in attnwidgets/views/removal_topics.py. */
+/** The twin of `Removals._steps` in attnwidgets/views/evaluate/handlers.py. */
 interface Told {
   operator: string;
   operators: [name: string, refusal: string][];

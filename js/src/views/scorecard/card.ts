@@ -6,7 +6,7 @@ import { type Look, lookOf } from "../charts/lineChart.ts";
 
 export type Score = number | null;
 
-/** The twin of `described` in attnwidgets/views/scorecard_view.py. */
+/** The twin of `described` in attnwidgets/views/evaluate/scorecard_view.py. */
 export interface Card {
   name: string;
   title: string;

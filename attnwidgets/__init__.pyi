@@ -1,0 +1,107 @@
+# The public names, by question, and their only list: the package loads them from here, and `help(aw)` and the
+# reference show them in these groups. The comment above a group of imports is its heading.
+
+from ._version import __version__ as __version__
+
+# Run a model once, on any input
+from .tracing.recording.run import trace as trace
+from .tracing.module_trace import trace_module as trace_module
+from .tracing.from_attentions import from_attentions as from_attentions
+from .tracing.from_qkv import from_qkv as from_qkv
+from .tracing.continuations import Continuation as Continuation, continuations as continuations
+from .tracing.trace import Trace as Trace
+from .tracing.text.units import TokenAxis as TokenAxis, Unit as Unit
+from .demo.book import demo_book as demo_book
+from .demo.models import demo_model as demo_model
+from .demo.sentiment import demo_texts as demo_texts
+
+# How do tokens mix?
+from .explanations.mixing.attention import attention as attention
+from .explanations.mixing.rollout import rollout as rollout
+from .explanations.mixing.attention_flow import attention_flow as attention_flow
+from .explanations.mixing.value_zeroing import value_zeroing as value_zeroing
+from .explanations.mixing.hidden_token_attribution import hidden_token_attribution as hidden_token_attribution
+from .explanations.mixing.attention_norm import attention_norm as attention_norm
+from .explanations.mixing.mixing_ratio import mixing_ratio as mixing_ratio
+from .explanations.mixing.globenc import globenc as globenc
+from .explanations.mixing.alti import alti as alti
+from .explanations.mixing.contribution_graph import contribution_graph as contribution_graph
+from .explanations.results.mixing_map import MixingMap as MixingMap
+from .explanations.results.contribution_graph import ContributionGraph as ContributionGraph
+
+# Why this prediction, and not another?
+from .explanations import targets as targets
+from .explanations.attribution.saliency import saliency as saliency
+from .explanations.attribution.input_x_gradient import input_x_gradient as input_x_gradient
+from .explanations.attribution.integrated_gradients import integrated_gradients as integrated_gradients
+from .explanations.attribution.signed_attention import signed_attention as signed_attention
+from .explanations.attribution.chefer import chefer as chefer
+from .explanations.attribution.lrp import lrp as lrp
+from .explanations.attribution.neuron_relevance import neuron_relevance as neuron_relevance
+from .explanations.attribution.occlusion import occlusion as occlusion
+from .explanations.attribution.shapley_sampling import shapley_sampling as shapley_sampling
+from .explanations.attribution.surprisal import surprisal as surprisal
+from .explanations.mixing.alti_logit import alti_logit as alti_logit
+from .explanations.mixing.decompx import decompx as decompx
+from .explanations.mixing.direct_logit_attribution import direct_logit_attribution as direct_logit_attribution
+from .explanations.results.attributions import Attributions as Attributions
+
+# Any method by its name, and methods of your own
+from .explanations.registry.registry import explain as explain, methods as methods
+from .explanations.user_methods.register import check as check, register as register
+
+# What do heads do?
+from . import statistics as statistics
+from .statistics.head_statistics import head_statistics as head_statistics
+from .statistics.head_importance import head_importance as head_importance
+from .statistics.free_attention import free_attention as free_attention
+from .statistics.induction import induction_score as induction_score
+from .statistics.retrieval import retrieval_score as retrieval_score
+
+# What if it were otherwise?
+from .intervene.ablate_heads import ablate_heads as ablate_heads
+from .intervene.edit_attention import edit_attention as edit_attention
+from .intervene.randomized import randomized as randomized
+from .intervene.suppress import drop_tokens as drop_tokens, suppress as suppress
+from .sae.steering.steer import steer as steer
+from .tracing.interventions import interventions as interventions
+
+# Which features fire?
+from .sae.sae import SAE as SAE
+from .sae.features import sae_features as sae_features
+from .sae.feature_activations import FeatureActivations as FeatureActivations
+from .sae.corpus_statistics.feature_stats import feature_stats as feature_stats
+from .sae.corpus_statistics.stats import FeatureStats as FeatureStats
+
+# Is it an explanation?
+from . import evaluate as evaluate
+from .evaluate.metrics.agreement import agreement as agreement
+from .explanations.attribution.conservation import check_conservation as check_conservation
+
+# Views
+from .views.explorer import Explorer as Explorer, explore as explore
+from .views.maps.heatmap import Heatmap as Heatmap
+from .views.maps.layer_slider import LayerSlider as LayerSlider
+from .views.heads.head_grid import HeadGrid as HeadGrid
+from .views.heads.head_view import HeadView as HeadView
+from .views.heads.neuron_view import NeuronView as NeuronView
+from .views.text.token_strip import TokenStrip as TokenStrip
+from .views.text.relevance_map import RelevanceMap as RelevanceMap
+from .views.text.predictions import Predictions as Predictions
+from .views.compare.compare_view import CompareView as CompareView, compare as compare
+from .views.compare.layer_profile import LayerProfile as LayerProfile
+from .views.compare.flow_view import FlowView as FlowView
+from .views.interventions.intervention_view import InterventionView as InterventionView
+from .views.evaluate.removal_view import RemovalView as RemovalView
+from .views.evaluate.scorecard_view import ScorecardView as ScorecardView
+from .views.features.feature_table import FeatureTable as FeatureTable
+from .views.features.feature_panel import FeaturePanel as FeaturePanel
+from .views.features.feature_strip import FeatureStrip as FeatureStrip
+from .views.features.steer_view import SteerView as SteerView
+from .views.base.selection import Selection as Selection
+from .views.base.view import link as link
+
+# Files, pages, and other tools
+from . import compat as compat
+from .explanations.results.archive import load as load
+from .views.page.html import to_html as to_html

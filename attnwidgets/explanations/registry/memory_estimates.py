@@ -1,0 +1,95 @@
+"""How much memory a method takes, from the sizes of what it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.explanations.registry.requirements import is_map
+
+if TYPE_CHECKING:
+    import torch
+
+_DOUBLE = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a trace's stream, or of a map.
+
+    Attributes:
+        layers: How many layers there are.
+        heads: The most heads of a layer; 1 where there is no head axis.
+        queries: How many queries.
+        keys: How many keys.
+        bytes: Of one of its numbers: 4 or 8.
+        device: Where its model is; None without one.
+    """
+
+    layers: int
+    heads: int
+    queries: int
+    keys: int
+    bytes: int
+    device: torch.device | None = None
+
+    @property
+    def matrix(self) -> int:
+        """Bytes of one matrix [query, key]."""
+        return self.queries * self.keys * self.bytes
+
+    @property
+    def double(self) -> int:
+        """Bytes of one matrix [query, key] in float64."""
+        return self.queries * self.keys * _DOUBLE
+
+
+Takes = Callable[[Sizes], float]
+"""Takes the sizes; returns about how many bytes a method holds at once beyond what the trace does."""
+
+
+def sizes_of(explained: Any, stream: str | None = None) -> Sizes | None:
+    """Return the sizes of what a method is given; None where it is neither a map nor a trace of attention."""
+    if is_map(explained):
+        queries, keys = explained.shape[-2:]
+        size = np.dtype(explained.dtype).itemsize
+        return Sizes(len(explained.layers), len(explained.heads or (0,)), queries, keys, size)
+    table = getattr(explained, "stream_table", {})
+    stream = getattr(explained, "default_stream", None) if stream is None else stream
+    if stream not in table or not table[stream].layers:
+        return None
+    query, key = explained.axes(stream)
+    device = None
+    if getattr(explained, "model", None) is not None:
+        from attnwidgets.tracing.pass_memory import device_of
+        from attnwidgets.tracing.recording.borrow import unwrap
+
+        device = device_of(unwrap(explained.model))
+    layers, heads = explained.n_layers(stream), explained.n_heads(stream)
+    return Sizes(layers, heads, len(query), len(key), np.dtype(explained.dtype).itemsize, device)
+
+
+def followed_through(sizes: Sizes) -> float:
+    """Return what a product over layers takes, in float64; it is kept for every layer."""
+    return sizes.layers * sizes.matrix + 4 * sizes.double
+
+
+def measured_on_blocks(sizes: Sizes) -> float:
+    """Return what a map takes that is measured on blocks, whose layers are kept.
+
+    One more pass holds a layer's weights, several times over, and so does every layer that is measured.
+    """
+    return sizes.layers * sizes.matrix + 4 * sizes.heads * sizes.matrix
+
+
+def measured_by_head(sizes: Sizes) -> float:
+    """Return what a map of heads takes that is measured on blocks: see `measured_on_blocks`."""
+    return (sizes.layers + 7) * sizes.heads * sizes.matrix
+
+
+def network(sizes: Sizes) -> float:
+    """Return what a network takes with an edge for every pair of tokens and layer: its ends and capacity."""
+    return 4 * sizes.layers * sizes.double

@@ -1,0 +1,153 @@
+"""Explanations on disk: safetensors and JSON, opened again without pickle, torch or the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as dump_tensors
+
+from attnwidgets._files import write_bytes
+from attnwidgets.explanations.explanation import Explanation, restore
+from attnwidgets.explanations.results.archive_checks import require_described
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attnwidgets.explanations.results.arrays import Array
+
+VERSION = 1
+_KEY = "attnwidgets"
+_LENGTH_BYTES = 8
+_DESCRIPTION = "explanation.json"
+_TENSORS = "values.safetensors"
+_PICTURE = "a picture is what .plot().savefig(path) or .view().save(path) write."
+_TABLE = "a table is what .to_csv(path) writes."
+# Suffixes that promise what these files are not, and what writes that.
+_ELSEWHERE = {
+    **dict.fromkeys((".pdf", ".png", ".svg"), _PICTURE),
+    **dict.fromkeys((".csv", ".tsv", ".json"), _TABLE),
+    ".html": "a page is what .view().to_html(path) writes.",
+}
+
+
+class ArchiveError(ValueError):
+    """A file or folder that is not an explanation saved by this package, or is damaged."""
+
+
+def save(explanation: Explanation, path: str | Path) -> Path:
+    """Write an explanation; layers that are lazy are computed first.
+
+    Args:
+        explanation: A MixingMap, Attributions, ...
+        path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
+            without one gives a folder of `explanation.json` and `values.safetensors`, which is kinder to git.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: Where the suffix promises a picture, a table or a page.
+        FileNotFoundError: Where the folder to write into does not exist.
+        FileExistsError: Where a folder is there and holds something else.
+    """
+    path = Path(path)
+    if path.suffix.lower() in _ELSEWHERE:
+        message = f"path {str(path)!r} ends in {path.suffix}, and numbers are kept as .safetensors; "
+        raise ValueError(message + _ELSEWHERE[path.suffix.lower()])
+    if not path.parent.is_dir():
+        message = f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
+        raise FileNotFoundError(message)
+    described, arrays = explanation.to_description()
+    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    described = {"version": VERSION} | described
+    if path.suffix and not path.is_dir():
+        text = json.dumps(described, separators=(",", ":"))
+        write_bytes(path, dump_tensors(tensors, metadata={_KEY: text}))
+        return path
+    if path.exists() and not (path.is_dir() and (_is_ours(path) or not any(path.iterdir()))):
+        message = f"path {str(path)!r} is there and is not a saved explanation; choose another name."
+        raise FileExistsError(message)
+    path.mkdir(exist_ok=True)
+    write_bytes(path / _TENSORS, dump_tensors(tensors))
+    write_bytes(path / _DESCRIPTION, (json.dumps(described, indent=1) + "\n").encode("ascii"))
+    return path
+
+
+def load(path: str | Path) -> Explanation:
+    """Open what `.save(path)` wrote; reads numbers and JSON only, so that a foreign file can do no harm.
+
+    Raises:
+        FileNotFoundError: Where nothing is there.
+        ArchiveError: Where it is not a saved explanation, is damaged, or comes from a later version.
+    """
+    path = Path(path)
+    if not path.exists():
+        message = f"path {str(path)!r} does not exist."
+        raise FileNotFoundError(message)
+    if path.is_dir():
+        if not _is_ours(path):
+            message = (
+                f"{str(path)!r} is a folder without {_DESCRIPTION} and {_TENSORS}: not a saved explanation."
+            )
+            raise ArchiveError(message)
+        described = _parsed(path, (path / _DESCRIPTION).read_bytes())
+        return _restored(path, described, _tensors(path, (path / _TENSORS).read_bytes()))
+    data = path.read_bytes()
+    return _restored(path, _metadata(path, data), _tensors(path, data))
+
+
+def _metadata(path: Path, data: bytes) -> Any:
+    """Return the JSON in a safetensors header: 8 bytes of length (little-endian), then the header."""
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    foreign = f"{str(path)!r} is not a saved explanation; aw.load opens what .save(path) wrote."
+    if len(data) < _LENGTH_BYTES or length > len(data) - _LENGTH_BYTES:
+        raise ArchiveError(foreign)
+    try:
+        header = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        text = header["__metadata__"][_KEY]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ArchiveError(foreign) from error
+    return _parsed(path, text)
+
+
+def _parsed(path: Path, text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        message = f"{str(path)!r} is damaged: its description is not JSON ({error})."
+        raise ArchiveError(message) from error
+
+
+def _tensors(path: Path, data: bytes) -> dict[str, Array]:
+    try:
+        return load_tensors(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        message = f"{str(path)!r} is damaged: its numbers cannot be read ({error})."
+        raise ArchiveError(message) from error
+
+
+def _restored(path: Path, described: Any, arrays: Mapping[str, Array]) -> Explanation:
+    version = described.get("version") if isinstance(described, dict) else None
+    if not isinstance(version, int):
+        message = f"{str(path)!r} is not a saved explanation: its description names no version."
+        raise ArchiveError(message)
+    if version > VERSION:
+        message = (
+            f"{str(path)!r} was saved by a later version (format {version} > {VERSION}); update attnwidgets."
+        )
+        raise ArchiveError(message)
+    try:
+        require_described(described)
+        return restore(described, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        message = f"{str(path)!r} is damaged: {error}"
+        raise ArchiveError(message) from error
+
+
+def _is_ours(folder: Path) -> bool:
+    return (folder / _DESCRIPTION).is_file() and (folder / _TENSORS).is_file()

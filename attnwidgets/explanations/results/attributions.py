@@ -1,0 +1,327 @@
+"""Attributions: how much every element of the input speaks for a target."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed, position
+from attnwidgets.explanations.explanation import (
+    Explanation,
+    restore_common,
+)
+from attnwidgets.explanations.results.aggregation import new_unit, regroup, sum_groups
+from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
+from attnwidgets.explanations.results.description import describe_axis, restore_axis
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
+from attnwidgets.tracing.text.units import TokenAxis, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from attnwidgets.explanations.results.aggregation import Spans
+    from attnwidgets.explanations.results.tables import Columns
+
+_MAP = "map/"
+
+
+class Attributions(Explanation):
+    """Signed values [source], or [target, source] for several targets.
+
+    Args:
+        values: [source] or [target, source]; copied.
+        axis: The axis of the sources, or their labels.
+        target: What the values speak for, in words ("positive", " Paris"); a sequence of them where values
+            has a target axis.
+        foil: What the target is contrasted with, if anything.
+        residual: What is missing between the sum of the values and the target's score, where the method is
+            meant to conserve it; one number, or one for each target.
+        map: What the method says of every layer on its way to the target, where it says anything; saved and
+            read by coarser units along with the values.
+        reach: How many of the axis' first tokens each target's number was read from, where later ones came
+            after it (what a language model generates): one number, or one for each target. What lies beyond
+            is 0, and no view paints it.
+        unit: The unit of the axis.
+        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+    """
+
+    kind = "Attributions"
+    axis: TokenAxis
+    target: str | tuple[str, ...] | None
+    foil: str | None
+    residual: float | tuple[float, ...] | None
+    reach: tuple[int, ...] | None
+    map: MixingMap | None
+    _values: Array
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        axis: TokenAxis | Sequence[str],
+        target: str | Sequence[str] | None = None,
+        foil: str | None = None,
+        residual: float | Sequence[float] | None = None,
+        reach: int | Sequence[int] | None = None,
+        map: MixingMap | None = None,  # noqa: A002 - what it is, as in MixingMap
+        unit: str = "token",
+        method: str = "given",
+        **common: Any,
+    ) -> None:
+        array = np.array(as_floats(values, common.get("dtype")))
+        axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
+        if unit not in axis.units:
+            message = (
+                f"unit {unit!r} is not on the axis, which has {', '.join(repr(name) for name in axis.units)}."
+            )
+            raise ValueError(message)
+        if array.ndim not in (1, 2) or array.shape[-1] != len(axis.units[unit]):
+            message = (
+                f"values has shape {array.shape}; taken are [source] and [target, source] "
+                f"with {len(axis.units[unit])} sources, one for each {unit}."
+            )
+            raise ValueError(message)
+        require_finite(array, "values")
+        many = array.ndim > 1
+        if many and target is None:
+            target = [str(index) for index in range(len(array))]
+        targets = target if target is None or isinstance(target, str) else tuple(str(item) for item in target)
+        if (len(targets) != len(array)) if isinstance(targets, tuple) else many:
+            message = (
+                f"target {target!r} does not fit values of shape {array.shape}: one label for each target."
+            )
+            raise ValueError(message)
+        reaches = None if reach is None else tuple(int(one) for one in np.atleast_1d(reach))
+        residuals = _numbers(residual)
+        for name, numbers in {"reach": reaches, "residual": residuals}.items():
+            if isinstance(numbers, tuple) and len(numbers) != (len(array) if many else 1):
+                message = (
+                    f"{name} {list(numbers)} does not fit values of shape {array.shape}: one number for each"
+                )
+                raise ValueError(f"{message} target.")
+        self._set_common(unit=unit, method=method, **(common | {"dtype": array.dtype.name}))
+        self._set(
+            axis=axis,
+            target=targets,
+            foil=foil,
+            residual=residuals,
+            reach=reaches,
+            map=map,
+            _values=read_only(array),
+        )
+
+    def _derive(self, values: Any, step: str, **changes: Any) -> Attributions:
+        arguments: dict[str, Any] = {
+            "axis": self.axis,
+            "target": self.target,
+            "foil": self.foil,
+            "residual": self.residual,
+            "reach": self.reach,
+            "map": self.map,
+        }
+        return Attributions(values, **(arguments | self._common(step) | changes))
+
+    @property
+    def values(self) -> Array:
+        """[target?, source] (read-only)."""
+        return self._values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return tuple(self._values.shape)
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("source",) or ("target", "source")."""
+        return ("target", "source")[-self._values.ndim :]
+
+    @property
+    def signed(self) -> bool:
+        """Whether any value is negative, or what is said of the layers is signed."""
+        return bool((self._values < 0).any()) or bool(self.map is not None and self.map.known("signed"))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets' labels; one empty label where no target was named."""
+        return self.target if isinstance(self.target, tuple) else (self.target or "",)
+
+    @property
+    def source_unit(self) -> Unit:
+        """The elements of the axis."""
+        return self.axis.units[self.unit]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Display strings of the sources."""
+        return self.source_unit.labels
+
+    @property
+    def title(self) -> str:
+        """The method, its target and foil, and what was done to the numbers."""
+        about = self.target if isinstance(self.target, str) else ""
+        contrast = f" rather than {self.foil!r}" if self.foil else ""
+        named = f"{self.provenance.get('title') or self.method}{f' for {about!r}' if about else ''}{contrast}"
+        return ", ".join([named, *self._short_steps()])
+
+    def _remarks(self) -> list[str]:
+        from attnwidgets.explanations.results.conservation_note import sums_of
+
+        sums = sums_of(self)
+        return [*(sums if len(sums) == 1 else []), *super()._remarks()]
+
+    def select(self, target: int | str) -> Attributions:
+        """Return the attributions of one target, by its number or its label.
+
+        Raises:
+            IndexError: Where there is no such target; the message names them.
+        """
+        if isinstance(target, str):
+            if target not in self.targets:
+                names = ", ".join(repr(name) for name in self.targets)
+                message = f"target {target!r} is not there; there is {names}.{suggest(target, self.targets)}"
+                raise IndexError(message)
+            target = self.targets.index(target)
+        place = position(target, range(len(self.targets)), "target")
+        if self._values.ndim == 1:
+            return self
+        residual = self.residual[place] if isinstance(self.residual, tuple) else self.residual
+        reach = None if self.reach is None else self.reach[place]
+        changes = {"target": self.targets[place], "residual": residual, "reach": reach}
+        return self._derive(self._values[place], "", **changes)
+
+    def reduce(self, axis: Literal["target"], how: Reduction) -> Attributions:
+        """Return one row of attributions reduced over the targets.
+
+        Raises:
+            ValueError: Where there is no target axis, or the reduction is unknown.
+        """
+        if axis != "target" or self._values.ndim == 1:
+            message = f"there is no {axis!r} axis to reduce; the axes are {', '.join(self.axis_names)}."
+            raise ValueError(message)
+        name = reduction_name(how)
+        values = reduce_first(self._values, how)
+        reach = None if self.reach is None else max(self.reach)
+        return self._derive(values, f"{name} over targets", target=None, residual=None, reach=reach)
+
+    def mean(self, axis: Literal["target"] = "target") -> Attributions:
+        """Return the mean over targets."""
+        return self.reduce(axis, "mean")
+
+    def max(self, axis: Literal["target"] = "target") -> Attributions:
+        """Return the largest value over targets."""
+        return self.reduce(axis, "max")
+
+    def sum(self, axis: Literal["target"] = "target") -> Attributions:
+        """Return the sum over targets."""
+        return self.reduce(axis, "sum")
+
+    def beyond(self) -> NDArray[np.bool_]:
+        """Return which values [target, source] are of sources after those that the target was read from."""
+        rows = np.atleast_2d(self._values)
+        if self.reach is None:
+            return np.zeros(rows.shape, dtype=bool)
+        first = np.array([min(span, default=0) for span in self.source_unit.spans])
+        return first >= np.array(self.reach)[:, None]
+
+    def available_units(self) -> tuple[str, ...]:
+        """Return the units that these attributions can be read in."""
+        return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
+
+    def to(self, unit: str | Unit | Spans) -> Attributions:
+        """Return the attributions in a coarser unit: the signed sum over its pieces, so that totals stay.
+
+        Args:
+            unit: A unit's name (see `available_units`), a Unit, or spans of tokens as pairs (start, end), the
+                end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+
+        Raises:
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
+                one lies in no span or in several, or a span leaves the axis.
+        """
+        if not isinstance(unit, str):
+            unit = new_unit(unit, self.axis, self.unit, "source")
+            axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
+            made = None if self.map is None else _coarser(self.map, unit)
+            return self._derive(self._values, "", axis=axis, map=made).to(unit.name)
+        if unit == self.unit:
+            return self
+        groups = regroup(self.source_unit, self.axis.units[unit]) if unit in self.axis.units else None
+        if groups is None:
+            offered = self.available_units()
+            near = suggest(unit, offered)
+            message = (
+                f"unit {unit!r} is not offered; these attributions can be read by {listed(offered)}.{near}"
+            )
+            raise ValueError(message)
+        made = self.map
+        if made is not None and unit in made.available_units():
+            made = made.to(unit)
+        step = f"by {unit} (sum over pieces)"
+        return self._derive(sum_groups(self._values, groups), step, unit=unit, map=made)
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield target, source_index, source, value."""
+        rows = np.atleast_2d(self._values)
+        index = np.indices(rows.shape).reshape(2, -1)
+        yield {
+            "target": np.asarray(self.targets, dtype=object)[index[0]],
+            "source_index": index[1],
+            "source": np.asarray(self.labels, dtype=object)[index[1]],
+            "value": rows.reshape(-1),
+        }
+
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the array."""
+        residual = list(self.residual) if isinstance(self.residual, tuple) else self.residual
+        described = self._describe_common() | {
+            "axis": describe_axis(self.axis),
+            "target": list(self.target) if isinstance(self.target, tuple) else self.target,
+            "foil": self.foil,
+            "residual": residual,
+            "reach": None if self.reach is None else list(self.reach),
+        }
+        arrays = {"values": self._values}
+        if self.map is not None:
+            described["map"], layers = self.map.to_description()
+            arrays |= {f"{_MAP}{name}": layer for name, layer in layers.items()}
+        return described, arrays
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the attributions that `to_description` described."""
+        names = ("target", "foil", "residual")
+        layers = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
+        return cls(
+            arrays["values"],
+            axis=restore_axis(described["axis"]),
+            map=MixingMap.from_description(described["map"], layers) if "map" in described else None,
+            reach=described.get("reach"),
+            **{name: described[name] for name in names},
+            **restore_common(described),
+        )
+
+
+def _coarser(made: MixingMap, unit: Unit) -> MixingMap:
+    """Return a map by a given unit of its keys, and of its queries where they are the same tokens."""
+    own = made.query_unit
+    same = own.spans == made.key_unit.spans
+    return made.to(unit if same else (dataclasses.replace(own, name=unit.name), unit))
+
+
+def _numbers(residual: Any) -> float | tuple[float, ...] | None:
+    if residual is None:
+        return None
+    numbers = np.asarray(residual, dtype=np.float64)
+    return float(numbers) if numbers.ndim == 0 else tuple(float(number) for number in numbers)

@@ -1,0 +1,100 @@
+"""What attributions sum to, in words and numbers, where their method is meant to conserve the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.results.attributions import Attributions
+
+_COMPLETE = 1e-3
+"""Share of the target below which what is missing is called rounding."""
+
+
+def sums_of(attributions: Attributions) -> list[str]:
+    """Return a line for every target: sum + rest = target; [] where nothing is conserved."""
+    about = attributions.provenance
+    totals, rests = _sums(attributions)
+    lines = [
+        _line(float(total), float(rest), other, attributions)
+        for total, rest, other in zip(totals, rests, _other_stream(attributions, totals), strict=True)
+    ]
+    parts: Any = about.get("parts")
+    if len(lines) == 1 and hasattr(parts, "items"):
+        named = (f"{name} {_number(float(part))}" for name, part in parts.items() if name != "logit" and part)
+        lines[0] += f"; the logit's parts: {', '.join(named)}"
+    return lines
+
+
+def verdict_of(attributions: Attributions) -> str:
+    """Return why relevance is with no token, and what the check of the architecture found; "" without one."""
+    about: Mapping[str, Any] = attributions.provenance.get("conservation") or {}
+    verdict = str(about.get("verdict", ""))
+    takers = _takers(attributions.provenance.get("options") or {})
+    if not takers or not about.get("conserved", True) or all(map(_complete, *_sums(attributions))):
+        return verdict
+    title = attributions.provenance.get("title") or attributions.method
+    why = f"The part with no token is no error: under {title} {takers} take relevance too."
+    return f"{why} A check of its own shows that nothing else is lost: {verdict}" if verdict else why
+
+
+def _takers(options: Mapping[str, Any]) -> str:
+    """Return what takes relevance besides tokens under the options of `aw.lrp`, or ""."""
+    apart = {
+        "biases": options.get("bias") == "absorb",
+        "position embeddings": options.get("at") == "embedding",
+    }
+    some = " and ".join(name for name, takes in apart.items() if takes)
+    always = "the softmax of attention" if options.get("rule") == "attnlrp" else ""
+    return ", and ".join(filter(None, (always, f"{some}, where a model has them," if some else "")))
+
+
+def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sum of every target's values, and what the target is more than that; nothing without one."""
+    if attributions.residual is None:
+        return np.zeros(0), np.zeros(0)
+    totals = np.atleast_2d(attributions.values).sum(-1, dtype=np.float64)
+    return totals, np.broadcast_to(np.asarray(attributions.residual, dtype=np.float64), totals.shape)
+
+
+def _other_stream(attributions: Attributions, totals: NDArray[np.float64]) -> list[float | None]:
+    """Return what the other stream of an encoder-decoder holds of every target; None: not known."""
+    summed = (attributions.provenance.get("conservation") or {}).get("sum")
+    if attributions.stream not in ("encoder", "decoder") or summed is None:
+        return [0.0] * len(totals)
+    if len(summed) != len(totals):  # a choice of the targets, or several explanations side by side
+        return [None] * len(totals)
+    return [float(whole - total) for whole, total in zip(summed, totals, strict=True)]
+
+
+def _complete(total: float, rest: float) -> bool:
+    return abs(rest) <= _COMPLETE * max(abs(total + rest), abs(total))
+
+
+def _line(total: float, rest: float, other: float | None, attributions: Attributions) -> str:
+    about = attributions.provenance
+    what = "change from the baseline" if "change" in about else "target"
+    # Relevance that no token has is with the model; other sums that fall short lack something.
+    lacking = "with no token" if "conservation" in about else "missing"
+    tokens = f"sum of the {attributions.unit.replace('_', ' ')}s"
+    if other is None:
+        return f"{_number(total)} ({tokens}); {_number(rest)} ({lacking})"
+    if not other and _complete(total, rest):
+        return f"sums to the {what}, {_number(total + rest)} (missing {_number(rest, 1)})"
+    terms = [(total, tokens), (rest, lacking)]
+    if other:
+        terms.insert(1, (other, "the other stream's tokens"))
+    written = f"{_number(total)} ({tokens})" + "".join(
+        f" {'−' if value < 0 else '+'} {_number(abs(value))} ({name})" for value, name in terms[1:]
+    )
+    return f"{written} = {_number(total + other + rest)} ({what})"
+
+
+def _number(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}g}".replace("-", "−")

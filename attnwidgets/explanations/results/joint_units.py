@@ -1,0 +1,96 @@
+"""Units whose tokens count as one while a method computes, rather than in the map that it made."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
+from attnwidgets.explanations.results.aggregation import check_partition, keeps_order, mean_groups
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows and columns of a map in the unit it is computed in.
+
+    Args:
+        query: The axis of the rows.
+        key: The axis of the columns.
+        name: The unit of both.
+        causal: Whether no row is drawn from a later column.
+    """
+
+    query: TokenAxis
+    key: TokenAxis
+    name: str
+    causal: bool
+
+    @property
+    def spans(self) -> tuple[tuple[int, ...], ...] | None:
+        """The tokens of every column; None where each is one token, in order."""
+        spans = self.key.units[self.name].spans
+        return None if _single(spans) else spans
+
+    def rows(
+        self, values: NDArray[np.floating], how: Literal["mean", "max"] = "mean"
+    ) -> NDArray[np.floating]:
+        """Return rows of tokens [..., token, column] as rows of the unit; one without tokens is zero."""
+        spans = self.query.units[self.name].spans
+        if _single(spans):
+            return values
+        if how == "mean":
+            return mean_groups(values, spans, [1.0] * values.shape[-2], axis=-2)
+        found = np.zeros((*values.shape[:-2], len(spans), values.shape[-1]))
+        for row, span in enumerate(spans):
+            if span:
+                found[..., row, :] = values[..., list(span), :].max(axis=-2)
+        return found
+
+
+def _single(spans: tuple[tuple[int, ...], ...]) -> bool:
+    return all(span == (token,) for token, span in enumerate(spans))
+
+
+def unit_grid(trace: TraceLike, stream: str, unit: str | Unit | tuple[Unit, Unit] | None) -> Grid:
+    """Return a stream's rows and columns in the unit that is meant; None for tokens.
+
+    Raises:
+        ValueError: Where there is no such unit, or it does not divide the tokens.
+    """
+    query, key = trace.axes(stream)
+    if unit is None:
+        name = next(iter(query.units))
+    elif isinstance(unit, str):
+        name = unit
+        offered = [name for name in query.units if name in key.units]
+        if name not in offered:
+            message = f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
+            raise ValueError(message)
+    else:
+        query, key, name = _with_units(query, key, unit if isinstance(unit, tuple) else (unit, unit))
+    causal = trace.is_causal(stream) and keeps_order(query.units[name], key.units[name])
+    return Grid(query, key, name, causal)
+
+
+def _with_units(
+    query: TokenAxis, key: TokenAxis, pair: tuple[Unit, Unit]
+) -> tuple[TokenAxis, TokenAxis, str]:
+    if pair[0].name != pair[1].name:
+        message = f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}."
+        raise ValueError(message)
+    extended = []
+    for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
+        check_partition(own, len(axis), side)
+        extended.append(dataclasses.replace(axis, units={**axis.units, own.name: own}))
+    same = key is query and pair[0] == pair[1]
+    return extended[0], extended[0] if same else extended[1], pair[0].name

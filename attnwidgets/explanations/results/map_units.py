@@ -1,0 +1,168 @@
+"""Reading a map in coarser units: words, sentences, any spans."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
+from attnwidgets.explanations.results.aggregation import (
+    Groups,
+    aggregate_map,
+    keeps_order,
+    new_unit,
+    regroup,
+    token_counts,
+)
+from attnwidgets.explanations.results.lazy_layers import Layered
+from attnwidgets.tracing.row_selection import blocks
+from attnwidgets.tracing.text.units import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    from attnwidgets.explanations.results.aggregation import Spans
+    from attnwidgets.explanations.results.arrays import Array
+    from attnwidgets.explanations.results.lazy_layers import RowFunction
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.tracing.text.units import TokenAxis
+
+    Given: TypeAlias = Unit | Spans
+
+
+class ReadByUnits(Layered):
+    """Layers whose rows and columns can be put together: what a MixingMap is in any unit."""
+
+    @property
+    @abstractmethod
+    def map(self) -> MixingMap:
+        """This map."""
+
+    @abstractmethod
+    def _derive(
+        self,
+        compute: Callable[[int], Any],
+        step: str,
+        *,
+        rows: RowFunction | None = None,
+        by_layer: bool = True,
+        **changes: Any,
+    ) -> MixingMap:
+        """Return the map that `compute` makes of this one, layer by layer."""
+
+    def available_units(self) -> tuple[str, ...]:
+        """Return the units that this map can be read in: its own, and those its elements nest in.
+
+        A unit that only one side has (words of a transcript, frames of its sound) leaves the other as it is.
+        """
+        names = dict.fromkeys((*self.query.units, *self.key.units))
+        return tuple(name for name in names if self._groups(name) is not None)
+
+    def _groups(self, name: str) -> tuple[Groups, Groups] | None:
+        query = regroup(self.query_unit, _unit_or(self.query, name, self.query_unit))
+        key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
+        return None if query is None or key is None else (query, key)
+
+    def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
+        """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
+
+        Going through words to sentences gives what going from tokens to sentences gives.
+
+        Args:
+            unit: A unit's name (see `available_units`); a Unit, or spans of tokens as pairs (start, end), the
+                end not included, for both axes; or a tuple of two of these, for queries and keys.
+                `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+
+        Raises:
+            TypeError: For spans that are no pairs of numbers.
+            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens: one
+                lies in no span or in several, or a span leaves the axis.
+
+        Source: Clark et al. 2019, section 3.
+        """
+        if not isinstance(unit, str):
+            return self._with_units(unit)
+        if unit == self.unit:
+            return self.map
+        if unit not in self.query.units and unit not in self.key.units:
+            offered = self.available_units()
+            near = suggest(unit, offered)
+            message = f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
+            raise ValueError(message)
+        groups = self._groups(unit)
+        if groups is None:
+            message = (
+                f"a map by {self.unit} cannot be read by {unit}: one {self.unit} lies in several {unit}s. "
+                f"It can be read by {listed(self.available_units())}; start from the method's own map."
+            )
+            raise ValueError(message)
+        weights = token_counts(self.query_unit)
+        query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
+        key = (
+            query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
+        )
+
+        def rows(number: int, heads: Sequence[int] | None, queries: Sequence[int]) -> Array:
+            """Return coarse rows: those of their pieces, a block at a time."""
+            members = [groups[0][query] for query in queries]
+            pieces = sum(map(len, members)) / max(1, len(members))
+            found = []
+            for part in blocks(len(members), int(pieces * self._row_bytes(heads))):
+                fine = [piece for group in members[part] for piece in group]
+                places = iter(range(len(fine)))
+                local = tuple(tuple(next(places) for _ in group) for group in members[part])
+                values = self.rows(number, heads, fine)
+                found.append(aggregate_map(values, local, [weights[piece] for piece in fine], groups[1]))
+            return np.concatenate(found, axis=-2)
+
+        def whole(number: int) -> Array:
+            if self._large:
+                return rows(number, None, range(len(groups[0])))
+            return aggregate_map(self.layer(number), groups[0], weights, groups[1])
+
+        return self._derive(
+            whole,
+            f"by {unit} (sum over key pieces, mean over query pieces)",
+            rows=rows,
+            unit=unit,
+            query=query,
+            key=key,
+            causal=self.known("causal") if keeps_order(query.units[unit], key.units[unit]) else None,
+        )
+
+    def _with_units(self, unit: Given | tuple[Given, Given]) -> MixingMap:
+        sides: Any = unit if _is_pair_of_sides(unit) else (unit, unit)
+        query_unit = new_unit(sides[0], self.query, self.unit, "query")
+        key_unit = new_unit(sides[1], self.key, self.unit, "key")
+        if query_unit.name != key_unit.name:
+            message = f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
+            raise ValueError(message)
+        query = _extended(self.query, query_unit)
+        same = self.key is self.query and key_unit == query_unit
+        key = query if same else _extended(self.key, key_unit)
+        return self._derive(self.layer, "", rows=self.rows, query=query, key=key, keep=False).to(
+            query_unit.name
+        )
+
+
+def _is_pair_of_sides(given: Any) -> bool:
+    """Return whether this is one unit for queries and one for keys, rather than a list of spans."""
+    pair = isinstance(given, tuple) and len(given) == len(("query", "key"))
+    return pair and all(
+        isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
+    )
+
+
+def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:
+    return axis.units.get(name) or dataclasses.replace(present, name=name)
+
+
+def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
+    if axis.units.get(unit.name) == unit:
+        return axis
+    return dataclasses.replace(axis, units={**axis.units, unit.name: unit})

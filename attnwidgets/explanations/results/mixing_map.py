@@ -1,0 +1,368 @@
+"""MixingMap: how much of every key is in every query, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets._selecting import pick, position, spoken_range
+from attnwidgets.explanations.explanation import restore_common
+from attnwidgets.explanations.results.arrays import Array, as_floats, require_finite
+from attnwidgets.explanations.results.description import describe_axis, restore_axis
+from attnwidgets.explanations.results.map_units import ReadByUnits
+from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
+from attnwidgets.explanations.results.vectors import reduced
+from attnwidgets.tracing.text.units import TokenAxis
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.explanations.results.lazy_layers import RowFunction
+    from attnwidgets.explanations.results.tables import Columns
+
+Index = int | Iterable[int] | slice | None
+
+
+class MixingMap(ReadByUnits):
+    """Matrices [layer, head?, query, key]: rows are queries (being built), columns are keys (drawn from).
+
+    Args:
+        values: [layer, head, query, key], [layer, query, key], or one matrix [query, key]; copied.
+        query: The axis of the rows, or their labels.
+        key: The axis of the columns; the queries' by default.
+        layers: Original layer numbers; 0, 1, ... by default.
+        heads: Original head numbers; 0, 1, ... by default. Not taken where there is no head axis.
+        unit: The unit of both axes.
+        causal: Whether no query sees a later key; read from the numbers by default.
+        stochastic: Whether rows sum to one; read from the first layer by default.
+        signed: Whether values may be negative; read from the numbers by default (by `lazy`: no).
+        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+
+    Raises:
+        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+    """
+
+    kind = "MixingMap"
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        query: TokenAxis | Sequence[str],
+        key: TokenAxis | Sequence[str] | None = None,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        unit: str = "token",
+        causal: bool | None = None,
+        stochastic: bool | None = None,
+        signed: bool | None = None,
+        method: str = "given",
+        **common: Any,
+    ) -> None:
+        array = as_floats(values, common.get("dtype"))
+        array = np.array(array[None] if array.ndim == len(("query", "key")) else array)
+        if array.ndim not in (3, 4):
+            message = (
+                f"values has shape {array.shape}; taken are [layer, head, query, key], [layer, query, key] "
+                "and [query, key]."
+            )
+            raise ValueError(message)
+        require_finite(array, "values")
+        numbers = tuple(range(len(array)) if layers is None else layers)
+        if len(numbers) != len(array):
+            message = f"layers names {len(numbers)} layers, values has {len(array)} (shape {array.shape})."
+            raise ValueError(message)
+        if heads is None and array.ndim == len(("layer", "head", "query", "key")):
+            heads = range(array.shape[1])
+        found = dict(zip(numbers, array, strict=True))
+        query = query if isinstance(query, TokenAxis) else TokenAxis.plain(query, name=unit)
+        if key is not None and not isinstance(key, TokenAxis):
+            key = TokenAxis.plain(key, name=unit)
+        self._setup(
+            found.__getitem__,
+            query=query,
+            key=key,
+            layers=numbers,
+            heads=heads,
+            causal=causal,
+            stochastic=stochastic,
+            signed=bool((array < 0).any()) if signed is None else signed,
+            keep=True,
+            unit=unit,
+            method=method,
+            **(common | {"dtype": array.dtype.name}),
+        )
+        for number in numbers:
+            self.layer(number)
+
+    @classmethod
+    def lazy(
+        cls,
+        layer_fn: Callable[[int], Any],
+        *,
+        query: TokenAxis,
+        key: TokenAxis | None = None,
+        layers: Sequence[int],
+        heads: Sequence[int] | None = None,
+        unit: str = "token",
+        causal: bool | None = None,
+        stochastic: bool | None = None,
+        signed: bool | None = False,
+        keep: bool = True,
+        runs_model: bool = False,
+        on_demand: bool = False,
+        row_fn: RowFunction | None = None,
+        method: str,
+        **common: Any,
+    ) -> Self:
+        """Return a map whose layers are computed when first asked for.
+
+        Args:
+            layer_fn: Takes an original layer number, returns [head, query, key] (or [query, key] where
+                `heads` is None) as numpy or torch. Called once per layer and never twice at a time.
+            query: The axis of the rows.
+            key: The axis of the columns; the queries' by default.
+            layers: Original layer numbers.
+            heads: Original head numbers, or None where there is no head axis.
+            unit: The unit of both axes.
+            causal: Whether no query sees a later key; None: read from the numbers when asked.
+            stochastic: Whether rows sum to one; None: read from the first layer when asked.
+            signed: Whether values may be negative; None: read from the numbers when asked.
+            keep: Whether computed layers are kept here; False where `layer_fn` keeps them itself.
+            runs_model: Whether `layer_fn` runs the model; maps derived from this one then do as well.
+            on_demand: Whether `layer_fn` takes long without running the model.
+            row_fn: Where rows can be computed alone: takes an original layer number, original head numbers
+                (None: all) and numbers of queries, returns [head, query, key] of them.
+            method: Name of the method.
+            **common: stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        """
+        self = cls.__new__(cls)
+        self._setup(
+            layer_fn,
+            query=query,
+            key=key,
+            layers=layers,
+            heads=heads,
+            causal=causal,
+            stochastic=stochastic,
+            signed=signed,
+            keep=keep,
+            runs_model=runs_model,
+            on_demand=on_demand,
+            rows=row_fn,
+            unit=unit,
+            method=method,
+            **common,
+        )
+        return self
+
+    def _derive(
+        self,
+        compute: Callable[[int], Any],
+        step: str,
+        *,
+        rows: RowFunction | None = None,
+        by_layer: bool = True,
+        **changes: Any,
+    ) -> MixingMap:
+        arguments: dict[str, Any] = {
+            "query": self.query,
+            "key": self.key,
+            "layers": self.layers,
+            "heads": self.heads,
+            "causal": self.known("causal"),
+            "stochastic": self.known("stochastic"),
+            "signed": self.known("signed"),
+            "runs_model": self.runs_model,
+            "on_demand": self.on_demand,
+            "row_fn": rows if self.knows_rows else None,
+            "base": self if by_layer else None,
+        }
+        return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
+
+    @property
+    def map(self) -> MixingMap:
+        """This map: what a method says of every layer is its `.map`, with or without a number explained."""
+        return self
+
+    @property
+    def note(self) -> str:
+        """What was done to the method's numbers, and what its computed layers show of the first element."""
+        return "; ".join([*self.steps, *self._taken()])
+
+    def _taken(self) -> list[str]:
+        from attnwidgets.explanations.mixing.discarding import taken_by_first
+
+        return list(filter(None, [taken_by_first(self)]))
+
+    def _remarks(self) -> list[str]:
+        return [*self._taken(), *super()._remarks()]
+
+    # Verbs
+
+    def select(self, layer: Index = None, head: Index = None) -> MixingMap:
+        """Return a map of some layers and heads. Axes are kept: `.select(layer=3)` has one layer, number 3.
+
+        Args:
+            layer: An original layer number, several, or a slice; negative numbers count from the last.
+            head: The same for heads.
+
+        Raises:
+            IndexError: Where this map has no such layer or head.
+        """
+        layers = self.layers if layer is None else pick(layer, self.layers, "layer")
+        if head is None:
+            return self._derive(self.layer, "", rows=self.rows, layers=layers, keep=False)
+        if self.heads is None:
+            message = "head cannot be selected: this map has no head axis."
+            raise IndexError(message)
+        heads = pick(head, self.heads, "head")
+        all_heads = self.heads
+
+        def some_heads(number: int) -> Array:
+            found = self.layer(number)
+            return found[[position(item, all_heads[: len(found)], "head") for item in heads]]
+
+        def rows(number: int, some: Sequence[int] | None, queries: Sequence[int]) -> Array:
+            return self.rows(number, heads if some is None else some, queries)
+
+        return self._derive(some_heads, "", rows=rows, layers=layers, heads=heads, keep=False)
+
+    @overload
+    def reduce(self, axis: Literal["head", "layer"], how: Reduction) -> MixingMap: ...
+
+    @overload
+    def reduce(
+        self, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool = True
+    ) -> Attributions: ...
+
+    def reduce(self, axis: str, how: Reduction, *, diagonal: bool = True) -> MixingMap | Attributions:
+        """Return the map reduced over an axis: a map over heads or layers, a vector over queries or keys.
+
+        Over heads no head axis is left; over layers one layer is left, under the last one's number. Over
+        queries (columns are reduced) one value a key is left, over keys one value a query, for each layer.
+
+        Args:
+            axis: "head", "layer", "query" or "key".
+            how: "mean", "max", "sum", or a function of [reduced, ..., query, key] (float64; of [reduced,
+                kept] over queries or keys) that removes the first axis.
+            diagonal: Over queries or keys, whether what a token draws from itself counts.
+
+        Raises:
+            ValueError: Where the axis or the reduction is unknown, there is no head axis, or several heads
+                are left to a vector.
+        """
+        if axis in ("query", "key"):
+            return self._vectors(reduced(self, "query" if axis == "query" else "key", how, diagonal=diagonal))
+        if not diagonal:
+            message = f"diagonal=False is for 'query' and 'key', not {axis!r}."
+            raise ValueError(message)
+        name = reduction_name(how)
+        step = f"{name} over {axis}s"
+        stochastic = self.known("stochastic") if how == "mean" else None
+        if axis == "head":
+            if self.heads is None:
+                message = "this map has no head axis to reduce."
+                raise ValueError(message)
+            return self._derive(
+                lambda number: self._same_matrix(self._over_heads(number, how), name),
+                step,
+                # A function may read other rows than those it is asked for.
+                rows=None if callable(how) else lambda number, _, some: self._over_heads(number, how, some),
+                heads=None,
+                stochastic=stochastic,
+                signed=None if callable(how) else self.known("signed"),
+            )
+        if axis != "layer":
+            near = suggest(str(axis), ("head", "layer", "query", "key"))
+            message = f"axis {axis!r} is not 'head', 'layer', 'query' or 'key'.{near}"
+            raise ValueError(message)
+        return self._derive(
+            lambda _: reduce_first(self.values, how),
+            f"{step} {spoken_range(self.layers)}",
+            by_layer=False,
+            layers=self.layers[-1:],
+            stochastic=stochastic,
+            signed=None if callable(how) else self.known("signed"),
+        )
+
+    def _same_matrix(self, array: Any, name: str) -> Any:
+        if np.shape(array) != self.shape[-2:]:
+            expected = self.shape[-2:]
+            message = (
+                f"the head reduction {name} returned shape {np.shape(array)}, not [query, key] {expected}."
+            )
+            raise ValueError(message)
+        return array
+
+    def mean(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
+        """Return the mean over heads or layers; rows that sum to one keep doing so."""
+        return self.reduce(axis, "mean")
+
+    def max(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
+        """Return the largest value over heads or layers."""
+        return self.reduce(axis, "max")
+
+    def sum(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
+        """Return the sum over heads or layers."""
+        return self.reduce(axis, "sum")
+
+    # Leaving
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer."""
+        labels = [np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels)]
+        for number in self.layers:
+            values = self.layer(number)
+            index = np.indices(values.shape).reshape(values.ndim, -1)
+            columns: dict[str, Any] = {"layer": np.full(values.size, number)}
+            if self.heads is not None:
+                columns["head"] = np.asarray(self.heads)[index[0]]
+            columns |= {"query_index": index[-2], "query": labels[0][index[-2]]}
+            columns |= {"key_index": index[-1], "key": labels[1][index[-1]], "value": values.reshape(-1)}
+            yield columns
+
+    def to_bertviz(self, view: Literal["head", "model"] = "head", *, force: bool = False) -> dict[str, Any]:
+        """Return the arguments of bertviz' views: `head_view(**m.to_bertviz())`; refuses what is too large.
+
+        Args:
+            view: "head" or "model": the one of bertviz' views that is meant.
+            force: Hand over more than it can show in reasonable time.
+
+        See `attnwidgets.explanations.results.bertviz.to_bertviz` for what is returned and raised.
+        """
+        from attnwidgets.explanations.results.bertviz import to_bertviz
+
+        return to_bertviz(self, view, force=force)
+
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and one array a layer; layers not yet computed are."""
+        described = self._describe_common() | {
+            "layers": list(self.layers),
+            "heads": None if self.heads is None else list(self.heads),
+            "query": describe_axis(self.query),
+            "key": None if self.key is self.query else describe_axis(self.key),
+            "causal": self.causal,
+            "stochastic": self.stochastic,
+            "signed": self.signed,
+        }
+        return described, {f"layer.{number}": self.layer(number) for number in self.layers}
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the map that `to_description` described."""
+        names = ("layers", "heads", "causal", "stochastic", "signed")
+        self = cls.lazy(
+            lambda number: arrays[f"layer.{number}"],
+            query=restore_axis(described["query"]),
+            key=None if described["key"] is None else restore_axis(described["key"]),
+            **{name: described[name] for name in names},
+            **restore_common(described),
+        )
+        for number in self.layers:
+            self.layer(number)
+        return self

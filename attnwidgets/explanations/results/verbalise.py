@@ -1,0 +1,256 @@
+"""An explanation in one or two sentences: found by search, said by template, true of the numbers.
+
+Feldhus et al. 2023, Saliency Map Verbalization (template and search). Nothing is said that is not computed
+from the values: which elements, what share of all that speaks for the target, rounded as printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.tracing.text.display import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+
+    Float = NDArray[np.float64]
+
+SPANS = 3
+"""The most spans that a sentence names."""
+ENOUGH = 0.5
+"""The share that they should reach together."""
+_SHOWN = 48
+
+
+@dataclass(frozen=True)
+class Span:
+    """Elements side by side and what they have of the whole.
+
+    Attributes:
+        first: The first of them.
+        stop: One past the last.
+        share: Their part of the sum, 0 to 1.
+    """
+
+    first: int
+    stop: int
+    share: float
+
+
+def spans_of(values: Float, *, most: int = SPANS, enough: float = ENOUGH) -> tuple[Span, ...]:
+    """Return the fewest highest elements that have `enough` of the sum, as spans, greatest first.
+
+    Where more than `most` spans would be needed, those that can be had.
+
+    Args:
+        values: [element]; what is not above zero counts as none.
+        most: How many spans at most.
+        enough: The share of the sum that is looked for.
+    """
+    positive = np.maximum(values, 0)
+    total = positive.sum()
+    if not total > 0:
+        return ()
+    chosen = np.zeros(len(positive), dtype=bool)
+    for element in np.argsort(-positive, kind="stable"):
+        if not positive[element] > 0 or positive[chosen].sum() >= enough * total:
+            break
+        chosen[element] = True
+        if len(runs(chosen)) > most:
+            chosen[element] = False
+            break
+    found = [Span(first, stop, float(positive[first:stop].sum() / total)) for first, stop in runs(chosen)]
+    return tuple(sorted(found, key=lambda span: -span.share))
+
+
+def in_words(explanation: Any) -> str:
+    """Return an explanation in one or two sentences.
+
+    Args:
+        explanation: Attributions, or a MixingMap of one layer and one head (or their mean).
+
+    Raises:
+        TypeError: For what has no sentence: a table of scores or statistics.
+    """
+    from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+
+    if isinstance(explanation, Attributions):
+        return _attributions(explanation)
+    if isinstance(explanation, MixingMap):
+        return _map(explanation)
+    message = f"a {type(explanation).__name__} is not put in words; Attributions and MixingMaps are."
+    raise TypeError(message)
+
+
+def _attributions(one: Attributions) -> str:
+    if len(one.shape) > 1:
+        parts = [_attributions(one.select(place)) for place in range(min(SPANS, one.shape[0]))]
+        more = one.shape[0] - len(parts)
+        return " ".join([*parts, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
+    unit = one.unit.replace("_", " ")
+    return row_words(
+        _name(one), one.values, one.labels, target=one.targets[0].strip(), foil=one.foil, unit=unit
+    )
+
+
+def row_words(
+    name: str,
+    row: NDArray[np.floating],
+    labels: Sequence[str],
+    *,
+    target: str = "",
+    foil: str | None = None,
+    unit: str = "token",
+) -> str:
+    """Return a row of attributions in words; its twin is in `js/src/views/verbalise.ts`.
+
+    Args:
+        name: What the sentences begin with.
+        row: [element]; NaN where nothing is shown.
+        labels: The elements.
+        target: What the values speak for.
+        foil: What the target is contrasted with.
+        unit: What an element is.
+    """
+    values = np.nan_to_num(np.asarray(row, dtype=np.float64))
+    about = f" for {_text([target], [target])}" if target else ""
+    if foil:
+        about += f" rather than {_text([foil], [foil])}"
+    n = len(values)
+    if not values.any():
+        return f"{name}: no {unit} has any part in it{about}."
+    if n > 1 and (values == values[0]).all():
+        return f"{name}: every {unit} has the same part{about}, so that none stands out."
+    with_sign = bool((values < 0).any())
+    speaks = "speaks most" if with_sign else "matters most"
+    sentences = []
+    found = spans_of(values)
+    if found:
+        of = f"of what speaks{about}" if with_sign else "of the whole"
+        together = sum(span.share for span in found)
+        listing = _listing(found, labels)
+        first = f"{name}: {listing[0]} {speaks}{about} ({_percent(found[0].share)} {of})"
+        if len(found) > 1:
+            first += f", then {' and '.join(listing[1:])}"
+            first += f"; together {_percent(together)}"
+        sentences.append(f"{first}.")
+        if together < ENOUGH:
+            rest = int((np.maximum(values, 0) > 0).sum()) - sum(span.stop - span.first for span in found)
+            sentences.append(f"The rest lies on {rest} other {unit}{'s' * (rest != 1)}.")
+    against = spans_of(-values, most=1)
+    if against:
+        whole, weight = np.abs(values).sum(), np.maximum(-values, 0).sum()
+        best = against[0]
+        said = f"{_text(labels[best.first : best.stop], labels)} ({_percent(best.share)} of that)"
+        share = _percent(float(weight / whole))
+        begin = "Against it speaks" if found else f"{name}: all{about} speaks against it,"
+        sentences.append(
+            f"{begin} {share} of all weight, most of it {said}." if found else f"{begin} most of it {said}."
+        )
+    return " ".join(sentences)
+
+
+def _map(one: MixingMap) -> str:
+    layers, heads = one.layers, one.heads
+    name = _name(one)
+    if len(layers) > 1 or (heads is not None and len(heads) > 1):
+        count = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
+        if heads is not None:
+            count += f" of {len(heads)} head{'s' * (len(heads) > 1)}"
+        return f"{name}: {count}, {len(one.query_labels)} by {len(one.key_labels)} {one.unit}s."
+    matrix = np.asarray(one.layer(layers[0]), dtype=np.float64)
+    where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
+    return matrix_words(f"{name}{where}", matrix.reshape(matrix.shape[-2:]), one.query_labels, one.key_labels)
+
+
+def matrix_words(
+    begin: str,
+    matrix: NDArray[np.floating],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    shares: bool = False,
+) -> str:
+    """Return a matrix in words: what is read most, and the three strongest relations beside it.
+
+    Its twin is in `js/src/views/verbalise.ts`.
+
+    Args:
+        begin: What the sentences begin with.
+        matrix: [query, key]; NaN where nothing is shown.
+        queries: Names of the rows.
+        keys: Names of the columns.
+        shares: Values are shares of a row already, of which some may be left out; else rows are divided by
+            the sum of their magnitudes.
+    """
+    sizes = np.nan_to_num(np.abs(np.asarray(matrix, dtype=np.float64)))
+    totals = sizes.sum(axis=1, keepdims=True)
+    rows = sizes if shares else np.divide(sizes, totals, out=np.zeros_like(sizes), where=totals > 0)
+    if not rows.any():
+        return f"{begin}: nothing is read from anywhere."
+    received = rows.sum(axis=0) / (totals > 0).sum()
+    top = int(received.argmax())
+    share = _percent(float(received[top]))
+    sentences = [f"{begin}: {_text(keys[top : top + 1], keys)} is read most, {share} of a row on average."]
+    beside = rows.copy()
+    beside[:, top] = 0
+    if len(queries) == len(keys):
+        np.fill_diagonal(beside, 0)
+    order = np.argsort(-beside, axis=None, kind="stable")[:SPANS]
+    told: list[str] = []
+    for query, key in np.stack(np.unravel_index(order, beside.shape), axis=-1):
+        if not beside[query, key] > 0:
+            break
+        reader, read = _text(queries[query : query + 1], queries), _text(keys[key : key + 1], keys)
+        percent = _percent(float(beside[query, key]))
+        said = f"{reader} reads {read}"
+        told.append(f"{said} ({percent})" if told else f"{said} most, {percent} of its row")
+    if told:
+        rest = f"; then {' and '.join(told[1:])}" if told[1:] else ""
+        sentences.append(f"Apart from that, {told[0]}{rest}.")
+    return " ".join(sentences)
+
+
+def _name(one: Any) -> str:
+    title = str(one.provenance.get("title") or one.method).replace("_", " ")
+    return title[:1].upper() + title[1:]
+
+
+def _listing(spans: Sequence[Span], labels: Sequence[str]) -> list[str]:
+    """Return spans as text, every one after the first with its share."""
+    texts = [_text(labels[span.first : span.stop], labels) for span in spans]
+    return [
+        text if place == 0 else f"{text} ({_percent(span.share)})"
+        for place, (text, span) in enumerate(zip(texts, spans, strict=True))
+    ]
+
+
+def _text(labels: Sequence[str], every: Sequence[str]) -> str:
+    """Return labels side by side as they are read, in quotes."""
+    return _quoted(joined(labels, every))
+
+
+def _quoted(text: str) -> str:
+    return f"“{text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}”"
+
+
+def _percent(share: float) -> str:
+    """Return a share as it is printed; what is above zero is never printed as nothing."""
+    if 0 < share < 0.005:  # noqa: PLR2004 - half a percent
+        return "less than 1%"
+    return f"{share:.0%}"
+
+
+def runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return runs of chosen elements as (first, stop)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen.astype(int), [0]])))
+    return [(int(first), int(stop)) for first, stop in edges.reshape(-1, 2)]

@@ -1,0 +1,21 @@
+"""Targets: the number an explanation is about, named the way people name it (`aw.targets`)."""
+
+from __future__ import annotations
+
+from attnwidgets.explanations.targets.named import (
+    embedding_dot,
+    embedding_norm,
+    function,
+    generated,
+    label,
+    span,
+    token,
+)
+from attnwidgets.explanations.targets.resolve import Target
+
+__all__ = ["Target", "embedding_dot", "embedding_norm", "function", "generated", "label", "span", "token"]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,0 +1,30 @@
+"""Results that open in a widget by `.view()`: the one place where results know that there are views."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class Viewable:
+    """A result that a view can show.
+
+    Attributes:
+        kind: Name of the kind of result, by which its view is chosen.
+    """
+
+    kind: ClassVar[str]
+
+    def view(self, **options: Any) -> Any:
+        """Return the widget that shows this best.
+
+        Args:
+            **options: Options of the widget: `aw.Heatmap` for maps, `aw.TokenStrip` or `aw.RelevanceMap`
+                for attributions, `aw.ScorecardView` for scores, `aw.FeatureStrip` or `aw.FeatureTable` for
+                features.
+
+        Raises:
+            TypeError: Where no view shows this kind of result.
+        """
+        from attnwidgets.views import view_of
+
+        return view_of(self, **options)

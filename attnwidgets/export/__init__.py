@@ -1,1 +1,0 @@
-"""Explanations and views leaving the notebook: archives, figures, standalone pages."""

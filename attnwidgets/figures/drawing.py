@@ -1,0 +1,188 @@
+"""What every figure shares: fonts, labels as they are, colours with their range, and a page to draw on."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import colormaps, font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+
+from attnwidgets._files import write_bytes
+from attnwidgets.figures.labels import cells, printable
+from attnwidgets.figures.palettes import DECADES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.text import Text
+    from numpy.typing import NDArray
+
+MAX_LABELS = 80  # more rows than this get numbers instead of words
+_SRGB_KNEE = 0.04045  # below it sRGB is linear
+_EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+)
+MONO = ("DejaVu Sans Mono", "Noto Sans Mono CJK JP", *FONTS[1:])
+
+
+class PlainFigure(Figure):
+    """A figure that shows itself in notebooks, whatever backend is or is not active."""
+
+    def _repr_png_(self) -> bytes:
+        return rendered(self, dpi=110)
+
+    def savefig(self, fname: str | Path | Any, **options: Any) -> None:
+        """Save as matplotlib does, all or nothing, and silent about characters that no font here has."""
+        if isinstance(fname, (str, Path)):
+            target, drawn = Path(fname), io.BytesIO()
+            if not options.get("format"):
+                options["format"] = target.suffix[1:] or self.canvas.get_default_filetype()
+                target = target.with_suffix(f".{options['format']}")
+            self.savefig(drawn, **options)
+            write_bytes(target, drawn.getvalue())
+            return
+        with Quiet():
+            super().savefig(fname, **options)
+
+
+def rendered(figure: Figure, dpi: int) -> bytes:
+    """Return a figure as PNG on white."""
+    target = io.BytesIO()
+    with Quiet():
+        figure.savefig(target, format="png", dpi=dpi, facecolor="white")
+    return target.getvalue()
+
+
+class Quiet(warnings.catch_warnings):
+    """Characters that no installed font has become boxes; matplotlib would warn about each of them."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+
+
+def figure_of(ax: Axes | None, width: float, height: float) -> Figure:
+    """Return a new figure of so many inches, or the one that `ax` lies in."""
+    if ax is not None:
+        # The root of the canvas: an axes may lie in a subfigure (`root=True` came with matplotlib 3.10).
+        return ax.figure.canvas.figure
+    figure = PlainFigure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def side_of(n: int) -> float:
+    """Return the inches of a side of n cells."""
+    return float(np.clip(0.21 * n, 1.8, 8.0))
+
+
+def font_size(n: int) -> float:
+    """Return the points in which n labels fit beside n cells."""
+    return float(np.clip(8.0 * 38 / max(n, 38), 4.0, 8.0))
+
+
+def colour_scale(
+    values: NDArray[np.floating],
+    *,
+    signed: bool,
+    cmap: str | Colormap | None,
+    vmin: float | None,
+    vmax: float | None,
+    text: bool = False,
+    scale: str = "linear",
+) -> tuple[Colormap, Normalize]:
+    """Return colours and their range: from zero for shares, centred on zero for signed values.
+
+    `scale` is "linear", "sqrt" or "log" (four decades below the largest), the same on both sides of zero.
+    """
+    finite = values[np.isfinite(values)]
+    largest = float(np.abs(finite).max()) if finite.size else 0.0
+    top = vmax if vmax is not None else largest or 1.0
+    bottom = vmin if vmin is not None else (-top if signed else 0.0)
+    if cmap is None:
+        cmap = "RdBu_r" if signed else "viridis"
+        if text and not signed:  # text wants a light end: white for nothing
+            return LinearSegmentedColormap.from_list(
+                "aw-text", ["#ffffff", "#c7dcf0", "#5b9fd0", "#0b4a8f"]
+            ), Normalize(bottom, top)
+    colours = colormaps[cmap] if isinstance(cmap, str) else cmap
+    if scale == "linear":
+        return colours, Normalize(bottom, top)
+    least = top * 10.0**-DECADES
+
+    def forward(value: NDArray[np.floating]) -> NDArray[np.floating]:
+        if scale == "sqrt":
+            return np.asarray(np.sign(value) * np.sqrt(np.abs(value)))
+        return np.asarray(np.sign(value) * np.log10(np.maximum(np.abs(value), least) / least))
+
+    def back(place: NDArray[np.floating]) -> NDArray[np.floating]:
+        if scale == "sqrt":
+            return np.asarray(np.sign(place) * np.square(place))
+        return np.asarray(np.sign(place) * least * 10.0 ** np.abs(place))
+
+    return colours, FuncNorm((forward, back), bottom, top)
+
+
+def ink_on(colour: Any) -> str:
+    """Return black or white, whichever is read better on `colour` (relative luminance, WCAG 2)."""
+    channels = np.asarray(colour[:3], dtype=float)
+    linear = np.where(channels <= _SRGB_KNEE, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return "black" if float(linear @ [0.2126, 0.7152, 0.0722]) > _EQUAL_CONTRAST else "white"
+
+
+def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
+    """Put labels on an axis; many of them become numbers at round places."""
+    if len(labels) <= MAX_LABELS:
+        texts = [printable(label) for label in labels]
+        set_ticks(range(len(labels)), texts, parse_math=False, family=families(FONTS), **options)
+    else:
+        places = range(0, len(labels), max(1, round(len(labels) / 160) * 10))
+        set_ticks(places, [str(place) for place in places])
+
+
+def put(write: Any, *arguments: Any, **options: Any) -> Text:
+    """Write text that is shown as it is: a dollar sign starts no formula."""
+    written: Text = write(*arguments, **options)
+    written.set_parse_math(False)
+    return written
+
+
+def heading(axes: Axes, title: str, *, own: bool = True) -> None:
+    """Write the heading over the whole figure where it is ours, else over the axes."""
+    options: dict[str, Any] = {"fontsize": 9, "family": families(FONTS)}
+    figure = axes.get_figure()
+    if own and isinstance(figure, Figure):
+        line = max(20, round(figure.get_figwidth() * 72 / (9 * 0.52)))
+        text = textwrap.fill(printable(title, 3 * line), line)
+        put(figure.suptitle, text, x=0.01, ha="left", **options)
+    else:
+        put(axes.set_title, printable(title, 110), loc="left", **options)
+
+
+def length_of(labels: Sequence[str], size: float) -> float:
+    """Return the inches that the longest label takes, about."""
+    longest = (
+        max((cells(printable(label)) for label in labels), default=0) if len(labels) <= MAX_LABELS else 4
+    )
+    return longest * size * 0.6 / 72
+
+
+def families(wanted: Sequence[str]) -> list[str]:
+    """Return the fonts of `wanted` that are installed; matplotlib logs a line for every one that is not."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return [name for name in wanted if name in installed] or ["sans-serif"]

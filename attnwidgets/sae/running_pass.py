@@ -1,0 +1,200 @@
+"""What is known of the tokens of a running pass: their positions, also with a cache, and their ids."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
+from attnwidgets.tracing.block_names import stacks, word_embeddings
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.call_scope import own_method
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.hooks.hook_point import Site
+
+    Positions = int | slice | str | Iterable[int] | None
+
+NAMED_POSITIONS = ("prompt", "generated", "last")
+_TABLE = 2  # axes of ids, masks and positions [batch, token]
+
+
+class PassWatch:
+    """Follows passes of a model: hooks that change nothing.
+
+    Without a cache, every pass of `generate()` reads the prompt again: its first pass says what that is.
+
+    Args:
+        model: Without wrappers.
+        site: The place of which tokens are asked for.
+        own: Whose passes are followed: whether a call is one of them.
+
+    Attributes:
+        calls: How often the blocks around the site were run.
+    """
+
+    def __init__(self, model: nn.Module, site: Site, own: Callable[[], bool]) -> None:
+        self.calls = 0
+        self._ids: Tensor | None = None
+        self._positions: Tensor | None = None
+        self._past = 0
+        self._prompt: Tensor | None = None
+        self._generating = False
+        owner = model.get_submodule(_owner(model, site))
+        self._names = list(inspect.signature(owner.forward).parameters)
+        self._own = own
+        with ExitStack() as stack:
+            stack.callback(owner.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
+            for table in word_embeddings(model):
+                stack.callback(table.register_forward_pre_hook(self._embed).remove)
+            if callable(getattr(model, "generate", None)):
+                follow = functools.partial(functools.partial, self._generate)
+                stack.enter_context(own_method(model, "generate", follow, own))
+            self._undo = stack.pop_all()
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        self._undo.close()
+
+    def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Generate, and know meanwhile that it is being generated."""
+        self._generating, self._prompt = True, None
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            self._generating, self._prompt = False, None
+
+    def _embed(self, _: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._own() and args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
+            self._ids = args[0]
+
+    def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._own():
+            return
+        self.calls += 1
+        given = dict(zip(self._names, args, strict=False)) | kwargs
+        self._past = _cached(given.get("past_key_values"))
+        ids, mask, own = (_table(given.get(name)) for name in ("input_ids", "attention_mask", "position_ids"))
+        if own is None and mask is not None and self._past == 0:
+            own = (mask.long().cumsum(-1) - 1).clamp_min(0)
+        self._positions = own
+        self._ids = self._ids if ids is None else ids
+
+    def positions(self, states: Tensor) -> Tensor:
+        """Return every token's position in its text [batch, token], padding left out of the count."""
+        batch, tokens = states.shape[:2]
+        own = self._positions
+        if own is not None and own.shape[-1] == tokens and len(own) in (1, batch):
+            return own.to(states.device).expand(batch, tokens)
+        return (self._past + torch.arange(tokens, device=states.device)).expand(batch, tokens)
+
+    def chosen(self, states: Tensor, positions: Positions, skip: frozenset[int]) -> Tensor | None:
+        """Return which tokens of a pass are meant [batch, token]; None for all of them.
+
+        Args:
+            states: [batch, token, width].
+            positions: See `attnwidgets.sae.steering.steer`.
+            skip: Ids of tokens that are not meant.
+
+        Raises:
+            ValueError: If ids are to be skipped and the model was given embeddings.
+        """
+        if positions is None and not skip:
+            return None
+        if states.dim() != _TABLE + 1:
+            raise UnsupportedModelError(
+                f"positions and skip_special need states [batch, token, width]; here they are "
+                f"{tuple(states.shape)}."
+            )
+        found = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        if skip:
+            if self._ids is None or self._ids.shape != found.shape:
+                raise ValueError(
+                    "skip_special needs the ids of the tokens, and this pass of the model was given none of "
+                    "that shape; choose positions= instead."
+                )
+            ids = self._ids.to(states.device)
+            found &= ~torch.isin(ids, torch.tensor(sorted(skip), device=states.device))
+        return found if positions is None else found & self._at(states, positions)
+
+    def _at(self, states: Tensor, positions: Positions) -> Tensor:
+        own = self.positions(states)
+        again = self._past == 0 and not self._generating
+        if again or self._prompt is None or len(self._prompt) not in (1, len(own)):
+            self._prompt = own.max(dim=-1, keepdim=True).values + 1
+        if positions == "last" and self._generating:
+            return own >= self._prompt - 1
+        if positions == "last":
+            last = torch.zeros_like(own, dtype=torch.bool)
+            last[:, -1] = True
+            # Padding on the right: the last token is where positions are largest.
+            return last if self._past else own == self._prompt - 1
+        if positions in ("prompt", "generated"):
+            return own < self._prompt if positions == "prompt" else own >= self._prompt
+        if isinstance(positions, slice):
+            return _within(own, positions, self._prompt)
+        numbers = [positions] if isinstance(positions, int) else list(positions or ())
+        wanted = torch.tensor(numbers, device=own.device)
+        counted = torch.where(wanted < 0, wanted + self._prompt, wanted)
+        return (own[..., None] == counted[:, None, :]).any(-1)
+
+
+def _within(own: Tensor, wanted: slice, prompt: Tensor) -> Tensor:
+    """Return which positions lie in a slice, whose negative ends count from the end of the prompt."""
+
+    def end(value: int | None) -> Tensor | None:
+        return None if value is None else prompt + value if value < 0 else torch.full_like(prompt, value)
+
+    start, stop, step = end(wanted.start), end(wanted.stop), wanted.step or 1
+    first = torch.zeros_like(prompt) if start is None else start
+    found = (own >= first) & ((own - first) % step == 0)
+    return found if stop is None else found & (own < stop)
+
+
+def require_positions(positions: Any) -> None:
+    """Raise ValueError or TypeError unless positions are of a known kind."""
+    if isinstance(positions, str):
+        if positions not in NAMED_POSITIONS:
+            near = suggest(positions, NAMED_POSITIONS)
+            raise ValueError(
+                f"positions must be numbers, a slice or one of {listed(NAMED_POSITIONS)}, not "
+                f"{positions!r}.{near}"
+            )
+        return
+    if isinstance(positions, slice) and positions.step is not None and positions.step < 1:
+        raise ValueError(f"positions: a slice goes forwards, not by {positions.step}.")
+    if positions is None or isinstance(positions, slice | int):
+        return
+    try:
+        numbers = [int(number) for number in positions]
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"positions must be numbers, a slice or a name, not {positions!r}.") from error
+    if not numbers:
+        raise ValueError("positions names no token.")
+
+
+def _owner(model: nn.Module, site: Site) -> str:
+    """Return the module that runs the blocks around a site, and is told what a pass is made of."""
+    for path in stacks(model):
+        if site.module.startswith(f"{path}."):
+            return path.rpartition(".")[0]
+    return site.module.rpartition(".")[0]
+
+
+def _cached(cache: Any) -> int:
+    """Return how many tokens a cache holds."""
+    ask: Callable[[], int] | None = getattr(cache, "get_seq_length", None)
+    return int(ask()) if callable(ask) else 0
+
+
+def _table(value: Any) -> Tensor | None:
+    return value if isinstance(value, torch.Tensor) and value.dim() == _TABLE else None

@@ -1,0 +1,344 @@
+"""Call the blocks of a model again: what each was given in one recorded pass, held ready with edits.
+
+A block is found by what happens, not by what an architecture calls it: it is the outermost element of a
+list of modules whose call contains exactly one attention call of the stream. That is a BERT layer, a T5 block
+with its self- and cross-attention, and ALBERT's one group at each of its twelve calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import weakref
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.precision import HALF, widened
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
+from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.trace import RecordedLayer, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from attnwidgets.tracing.recording.module_calls import Invocation, Watch
+    from attnwidgets.tracing.recording.recorder import Call
+
+    # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
+    ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+# One pass serves every method. What it recorded holds no reference to its trace, and goes when that goes.
+_captured: weakref.WeakKeyDictionary[Trace, dict[str, RecordedBlocks]] = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+class Run(Protocol):
+    """A block held ready."""
+
+    def __call__(
+        self, copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None
+    ) -> Tensor:
+        """Return the block's output [copy, query, width], in float32 or better.
+
+        Args:
+            copies: How many copies of the recorded inputs it is called on at once.
+            edit: Replaces weights and values of the stream's attention call.
+            hidden: What stands in place of the recorded hidden states [copy, token, width].
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RecordedBlock:
+    """One call of one block in a recorded pass.
+
+    Attributes:
+        name: The module's name in the model.
+        module: The module.
+        args: What it was called with; the batch is one.
+        kwargs: Its keywords.
+        output: What it returned first, [1, query, width].
+        call: Which of the attention calls it makes is the stream's.
+        calls: All attention calls it makes, in order.
+        values: The values of each [1, kv head, key, head dim].
+    """
+
+    name: str
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Tensor
+    call: int
+    calls: tuple[Call, ...]
+    values: tuple[Tensor, ...]
+
+    @property
+    def attention(self) -> Call:
+        """The stream's attention call."""
+        return self.calls[self.call]
+
+    @property
+    def hidden(self) -> Tensor:
+        """The hidden states it was given, [1, token, width]."""
+        for value in (*self.args, self.kwargs.get("hidden_states"), *self.kwargs.values()):
+            if is_hidden(value):
+                found: Tensor = value
+                return found
+        raise UnsupportedModelError(f"block {self.name!r} takes no hidden states [batch, token, width]")
+
+
+@dataclass(frozen=True)
+class RecordedBlocks:
+    """The blocks of one stream in one recorded pass.
+
+    Attributes:
+        model: The twin that was run: the modules as they were then, over the model's own weights.
+        layers: One block a layer.
+        final_norm: The norm that reads the last block's output, where there is one.
+        n_heads: The most heads a layer has.
+        n_keys: How many keys a query has.
+    """
+
+    model: nn.Module
+    layers: tuple[RecordedBlock, ...]
+    final_norm: nn.Module | None
+    n_heads: int
+    n_keys: int
+
+    @contextmanager
+    def ready(self, layer: int) -> Iterator[Run]:
+        """Yield a function that calls one block again on copies of its recorded inputs.
+
+        A block in half precision is computed in float32 (on a copy of its parameters): effects of single
+        tokens lie far below what half precision resolves.
+        """
+        block = self.layers[layer]
+        pending: list[ValueEdit] = []
+
+        def see(index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            return pending[0](weights, values) if pending and index == block.call else (weights, values)
+
+        with borrowed(block.module) as module, recording(module, [see]) as session:
+            parts = (block.args, block.kwargs)
+            widen = block.hidden.dtype in HALF and not _any_cache(parts)
+            tensors = [*module.named_parameters(), *module.named_buffers()] if widen else []
+            wide = {name: tensor.float() for name, tensor in tensors if tensor.dtype in HALF}
+
+            def run(copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None) -> Tensor:
+                pending[:] = [] if edit is None else [edit]
+                session.calls.clear()
+                swap = (block.hidden, hidden) if hidden is not None else None
+                args, kwargs = (_copies(part, copies, swap=swap, widen=widen) for part in parts)
+                if wide:
+                    output = torch.func.functional_call(module, wide, args, kwargs)
+                else:
+                    output = module(*args, **kwargs)
+                session.calls.clear()
+                return first_tensor(output)
+
+            yield run
+
+    def copies_within(self, layer: int, budget: int) -> int:
+        """Return how many copies of a block's activations fit `budget` bytes; at least one."""
+        block = self.layers[layer]
+        _, n_tokens, width = block.output.shape
+        widest = max((max(p.shape) for p in block.module.parameters() if p.dim()), default=width)
+        # Queries, keys, values, norms and the MLP; the weights are held before, in and after the softmax.
+        numbers = n_tokens * (2 * widest + 8 * width) + 3 * self.n_heads * n_tokens * self.n_keys
+        size = 4 if block.output.dtype in HALF else block.output.element_size()
+        return max(1, budget // (numbers * size))
+
+    def after_final_norm(self, states: Tensor) -> Tensor:
+        """Return states [copy, query, width] after the norm that follows the last block.
+
+        Raises:
+            ValueError: If no norm follows it.
+        """
+        norm = self.final_norm
+        if norm is None:
+            raise ValueError(
+                f"final_norm=True: no norm follows the last block of {type(self.model).__name__} "
+                "(post-norm blocks end in their own); leave final_norm out"
+            )
+        parameters = {name: tensor.to(states.dtype) for name, tensor in norm.named_parameters()}
+        with borrowed(norm) as twin:
+            normed: Tensor = torch.func.functional_call(twin, parameters, (states,))
+        return normed
+
+
+def captured(trace: object, stream: str, purpose: str) -> RecordedBlocks:
+    """Return what `capture` does, from the first pass that was made for this trace and stream."""
+    if not isinstance(trace, Trace):
+        return capture(trace, stream, purpose)
+    with _lock:
+        kept = _captured.setdefault(trace, {})
+        if stream not in kept:
+            kept[stream] = capture(trace, stream, purpose)
+        return kept[stream]
+
+
+def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
+    """Run a trace's model once more on its input and return a stream's blocks with what they were given.
+
+    Args:
+        trace: A recorded trace (anything else is refused); its model comes back as it was.
+        stream: Which attention.
+        purpose: The method's name, for messages.
+
+    Raises:
+        UnsupportedModelError: If there is no model, its attention was not recorded, or a block is not found.
+        ValueError: If a block's output holds NaN; the message names the first.
+    """
+    if not isinstance(trace, Trace) or trace.model is None:
+        raise UnsupportedModelError(
+            f"{purpose} runs the model again, and this trace has none; "
+            "make it with aw.trace(model, tokenizer, text)"
+        )
+    require_same_interventions(trace, purpose)
+    recorded = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
+    if len(recorded) != trace.n_layers(stream):
+        why = trace.warning or "its attention was given, not recorded"
+        raise UnsupportedModelError(f"{purpose} calls blocks again, which cannot be done here: {why}")
+    options: dict[str, Any] = {"return_dict": True}
+    with borrowed(unwrap(trace.model)) as model:
+        takes = forward_parameters(model)
+        if "use_cache" in takes:
+            options["use_cache"] = False
+        if "logits_to_keep" in takes:
+            options["logits_to_keep"] = 1  # the head's work is not needed
+        with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
+            model(**{**trace.inputs, **options})
+        calls = tuple(session.calls)
+    modules = {id(module): name for name, module in model.named_modules()}
+    # What breaks in an encoder breaks every layer that reads it, and is to be looked for there.
+    for feeding in ["encoder"] if stream in ("decoder", "cross") and "encoder" in trace.streams else []:
+        _require_finite(_invocations(trace, feeding, calls, watch, purpose), modules, feeding)
+    found = _invocations(trace, stream, calls, watch, purpose)
+    _require_finite(found, modules, stream)
+    blocks = []
+    for one, call in found:
+        name = modules[id(one.module)]
+        output = _output_of(one, len(trace.axes(stream)[0]), name, purpose)
+        given = (one.module, one.args, one.kwargs, output, one.calls.index(call))
+        made = (tuple(calls[index] for index in one.calls), tuple(watch.values[i] for i in one.calls))
+        blocks.append(RecordedBlock(name, *given, *made))
+    norm = watch.norm_after(blocks[-1].output)
+    return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stream), len(trace.axes(stream)[1]))
+
+
+def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
+    """Raise unless a block called again returned what it returned in the recorded pass.
+
+    Raises:
+        UnsupportedModelError: If the block is no function of its inputs, or the model has changed since.
+    """
+    then = block.output.to(output.dtype)
+    difference = float((output - then).abs().max()) / max(float(then.abs().max()), 1e-6)
+    # Half precision is called again in float32, so that its own rounding shows here.
+    if difference > (5e-2 if block.output.dtype in HALF else 1e-3):
+        raise UnsupportedModelError(
+            f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
+            f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "
+            "again; otherwise this block keeps a state, and the method cannot serve it"
+        )
+
+
+def first_tensor(output: Any) -> Tensor:
+    """Return the hidden states of what a block returned: a tensor, or the first of a tuple."""
+    while isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise UnsupportedModelError(f"a block returned {type(output).__name__}, not hidden states")
+    return output
+
+
+def _invocations(
+    trace: Trace, stream: str, calls: Sequence[Call], watch: Watch, purpose: str
+) -> list[tuple[Invocation, int]]:
+    """Return a stream's blocks in order as they were called, each with the stream's attention call in it."""
+    layers = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
+    own = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
+    return [(watch.block_of(call, set(own), purpose), call) for call in own]
+
+
+def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, str], stream: str) -> None:
+    """Raise where a block returned NaN or infinite values; the message names the first."""
+    for layer, (invocation, _) in enumerate(found):
+        if bool(torch.isfinite(first_tensor(invocation.output)).all()):
+            continue
+        where = f"layer {layer} ({modules[id(invocation.module)]}) of stream {stream!r}"
+        read = [value for value in (*invocation.args, *invocation.kwargs.values()) if is_hidden(value)]
+        if layer == 0 and read and not bool(torch.isfinite(read[0]).all()):
+            raise ValueError(
+                f"what {where} reads holds NaN or infinite values already, so that no layer is the first; "
+                "check the model's embeddings and its input before explaining it"
+            )
+        raise ValueError(
+            f"{where} is the first to return NaN or infinite values; check the model's weights and "
+            "precision before explaining it"
+        )
+
+
+def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
+    """Return which calls of a pass are a stream's, given its modules' names; one may be called often."""
+    places: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        places.setdefault(name, []).append(index)
+    seen: Counter[str] = Counter()
+    found = []
+    for name in wanted:
+        at = places.get(name, [])
+        if seen[name] >= len(at):
+            raise UnsupportedModelError(
+                f"{purpose}: the model called again did not call the attention of {name!r} as it did when it "
+                "was traced; trace the text again"
+            )
+        found.append(at[seen[name]])
+        seen[name] += 1
+    return found
+
+
+def _output_of(invocation: Invocation, n_queries: int, name: str, purpose: str) -> Tensor:
+    output = first_tensor(invocation.output)
+    if output.dim() != HIDDEN_DIMS or output.shape[:2] != (1, n_queries):
+        raise UnsupportedModelError(
+            f"{purpose}: block {name!r} returns {tuple(output.shape)}, not [1, {n_queries} queries, width]"
+        )
+    return output
+
+
+def _any_cache(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return any(_any_cache(item) for item in value) if isinstance(value, (tuple, list)) else is_cache(value)
+
+
+def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool) -> Any:
+    """Return inputs of one sample as inputs of `n` copies of it; what has no batch axis stays."""
+    if isinstance(value, Tensor):
+        if swap is not None and value is swap[0]:
+            return swap[1]
+        if widen:
+            value = widened(value)
+        if value.dim() > 1 and value.shape[0] == 1 and n > 1:
+            value = value.expand(n, *value.shape[1:])
+            return value.contiguous() if is_hidden(value) else value
+        # The model may write into its hidden states.
+        return value.clone() if is_hidden(value) else value
+    if isinstance(value, dict):
+        return {name: _copies(item, n, swap=swap, widen=widen) for name, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(_copies(item, n, swap=swap, widen=widen) for item in value)
+    if is_cache(value):
+        value = copy.deepcopy(value)
+        value.batch_repeat_interleave(n)
+    return value

@@ -1,0 +1,364 @@
+"""aw.from_attentions: anyone's attention weights as a trace that every view and most methods can read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnwidgets._errors import refuse_unknown
+from attnwidgets.tracing.attention_sources import OUTPUTS, streams_of
+from attnwidgets.tracing.precision import kept_dtype
+from attnwidgets.tracing.text.axes import Text, numbered
+from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
+from attnwidgets.tracing.text.units import TokenAxis, Unit
+from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
+from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
+# key).
+MATRIX, LAYER, LAYERS, BATCHED = 2, 3, 4, 5
+SHAPES = (
+    "(layer, head, query, key), (layer, 1, head, query, key), (head, query, key), (query, key), (key,), "
+    "a list or tuple with one array per layer, "
+    "or what generate(..., return_dict_in_generate=True) returned"
+)
+_SDPA = (
+    "The model was loaded with sdpa attention, which returns no weights. Let aw.trace(model, tokenizer, text)"
+    ' record them (it works with any loading), or load the model with attn_implementation="eager".'
+)
+_LAST = (
+    "If it is outputs[-1]: with transformers 5 that is cross_attentions, which most models have none of; "
+    "give outputs.attentions. Else:"
+)
+_SPECIAL = frozenset(
+    [
+        "[CLS]",
+        "[SEP]",
+        "[PAD]",
+        "<s>",
+        "</s>",
+        "<pad>",
+        "<bos>",
+        "<eos>",
+        "<|endoftext|>",
+        "<|begin_of_text|>",
+    ]
+)
+
+
+class GivenTrace(Trace):
+    """A trace of given numbers: it has no model, so methods that need one say so."""
+
+    def is_signed(self, stream: str | None = None) -> bool:
+        """Return whether a weight is negative."""
+        return any(
+            bool((self.attention_layer(layer, stream) < 0).any()) for layer in range(self.n_layers(stream))
+        )
+
+
+def from_attentions(
+    attentions: Any,
+    tokens: Sequence[str] | None = None,
+    *,
+    query_tokens: Sequence[str] | None = None,
+    key_tokens: Sequence[str] | None = None,
+    words: str | Sequence[int | None] | Sequence[Sequence[int]] | None = None,
+    boundary: int | None = None,
+    second_text: int | None = None,
+    model_id: str = "",
+    memory: str | int = "1GB",
+    **unknown: object,
+) -> GivenTrace:
+    """Return given attention weights as a trace.
+
+    Args:
+        attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
+            (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
+            output object; a mapping of streams ("encoder", "decoder", "cross") to any of these; a
+            TransformerLens cache, whose `hook_pattern`s are taken layer by layer and whose other hooks are
+            left out; or the nested tuples of `generate()`, whose steps are put together. What comes in
+            float64, as Python's own floats do, is kept in it; all else in float32.
+        tokens: Labels of both sides.
+        query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
+        key_tokens: Labels of the columns (an input sentence).
+        words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list
+            of lists of token indices. Or the rule that words are found by; see `aw.trace`.
+        boundary: Index of the first generated token.
+        second_text: Index of the first token of the second text of a pair.
+        model_id: A name to show.
+        memory: See `aw.trace`.
+        unknown: Refused, with the nearest keyword.
+
+    Raises:
+        ValueError: For a shape that is not taken (named, with those that are), empty or missing weights (says
+            why), NaN or infinity (says where), tokens whose number does not fit, a mapping with an unknown
+            name, or a cache that lacks a layer's pattern (named).
+    """
+    refuse_unknown(
+        "from_attentions",
+        unknown,
+        [n for n in inspect.signature(from_attentions).parameters if n != "unknown"],
+    )
+    if isinstance(words, str):
+        require_rule(words)
+    given = streams_of(attentions, _SDPA)
+    _require_lists(tokens=tokens, query_tokens=query_tokens, key_tokens=key_tokens)
+    first, second = query_tokens or tokens, key_tokens or tokens
+    table = {}
+    warning = ""
+    for stream, values in given.items():
+        read = _read(values, OUTPUTS[stream])
+        row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
+            stream, (first, second)
+        )
+        _, queries, keys = read.layers[0].shape
+        if read.steps and row_labels is not None and len(row_labels) == queries + 1:
+            warning = "the last generated token was never read by the model, so it has no row"
+            row_labels = row_labels[:-1]
+            column_labels = row_labels if column_labels is first and keys == queries else column_labels
+        start = read.boundary if boundary is None else boundary
+        given_as = "query_tokens" if query_tokens else "tokens"
+        query = _axis(row_labels, queries, given_as, words, start, second_text)
+        same = keys == queries and (
+            row_labels is column_labels or list(row_labels or ()) == list(column_labels or ())
+        )
+        if same:
+            key = query
+        elif queries == 1 and row_labels is tokens and query_tokens is None:
+            key = _axis(column_labels, keys, "tokens", words, start, second_text)
+        else:
+            given_as = "key_tokens" if key_tokens else "tokens"
+            key = _axis(column_labels, keys, given_as, words, start, second_text)
+        table[stream] = Stream(tuple(read.layers), query, key)
+    longest = max((len(stream.query) for stream in table.values()), default=0)
+    if boundary is not None and not _is_index(boundary, longest + 1):
+        raise ValueError(f"boundary is {boundary!r}; the first generated token is one of 0 to {longest}")
+    return GivenTrace(table, model_id=well_formed(str(model_id)), warning=warning, memory=byte_budget(memory))
+
+
+def _require_lists(**given: Any) -> None:
+    """Raise a TypeError for labels that are no list."""
+    for name, labels in given.items():
+        if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
+            raise TypeError(f"{name} must be a list of strings, one for each token, not {labels!r:.80}")
+
+
+@dataclass
+class _Read:
+    """Layers [head, query, key]; whether they came as generation steps, and where those began."""
+
+    layers: list[GivenLayer]
+    steps: bool = False
+    boundary: int | None = None
+
+
+def _tensor(value: Any, where: str) -> Tensor:
+    """Return anything array-like as a tensor: float64 where it is given in it, else float32."""
+    if value is None:
+        raise ValueError(f"{where} is None. {_SDPA}")
+    if getattr(value, "is_meta", False):
+        raise ValueError(f"{where} is on the meta device, which keeps shapes and no numbers")
+    try:
+        if isinstance(value, Tensor):
+            held = value.detach().to_dense()
+            weights: Tensor = _real(held, held.is_complex()).to("cpu", kept_dtype(held.dtype))
+            return weights
+        # A copy, so that what is shown does not change with the user's array.
+        found = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        kept = found.dtype if found.dtype == np.float64 else np.float32
+        return torch.from_numpy(np.array(_real(found, found.dtype.kind in "cmM"), dtype=kept))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{where} is no array of numbers ({error}); taken are {SHAPES}") from error
+
+
+def _real(values: Any, other: bool) -> Any:
+    if other:
+        raise ValueError(f"{values.dtype} is no weight")
+    return values
+
+
+def _is_index(value: Any, count: int) -> bool:
+    return isinstance(value, (int, np.integer)) and 0 <= int(value) < count
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (tuple, list))
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "__array__")
+
+
+def _refuse_missing(values: Any, where: str) -> None:
+    """Explain weights that are not there: (), (None, ...) or either one level down."""
+    for at, part in ((where, values), *([(f"{where}[0]", values[0])] if _is_list(values) and values else ())):
+        if _is_list(part) and not part:
+            raise ValueError(f"{at} is empty: (). {_LAST} {_SDPA}")
+        if _is_list(part) and any(entry is None for entry in part):
+            raise ValueError(f"{at} holds None. {_SDPA}")
+
+
+def _read(values: Any, where: str) -> _Read:
+    """Return the layers of one stream."""
+    _refuse_missing(values, where)
+    if _is_list(values):
+        first = values[0]
+        if _is_list(first) and _is_array(first[0]):
+            return _stitch(values, where)
+        if _is_array(first):
+            parts = [_tensor(v, f"{where}[{i}]") for i, v in enumerate(values)]
+            if {part.dim() for part in parts} <= {MATRIX, LAYER, LAYERS} and len(
+                {p.dim() for p in parts}
+            ) == 1:
+                return _Read([_layer(part, f"{where}[{i}]", i) for i, part in enumerate(parts)])
+    return _Read([_layer(layer, where, i) for i, layer in enumerate(_whole(_tensor(values, where), where))])
+
+
+def _whole(weights: Tensor, where: str) -> Tensor:
+    """Return one array as [layer, head, query, key]."""
+    shape = tuple(weights.shape)
+    if not weights.numel():
+        raise ValueError(f"{where} has shape {shape}: nothing in it")
+    if weights.dim() == 1:
+        return weights.reshape(1, 1, 1, -1)
+    if weights.dim() in (MATRIX, LAYER):
+        return weights.reshape(1, -1, *shape[-2:])
+    if weights.dim() == BATCHED:
+        if shape[1] != 1:
+            raise ValueError(
+                f"{where} has shape {shape}: a batch of {shape[1]}. Pass one text, as attentions[:, i]"
+            )
+        weights = weights[:, 0]
+    if weights.dim() != LAYERS:
+        raise ValueError(f"{where} has shape {shape}; taken are {SHAPES}")
+    return weights
+
+
+def _layer(weights: Tensor, where: str, number: int) -> GivenLayer:
+    """Return one layer, checked: (1, head, query, key), (head, query, key) or (query, key)."""
+    shape = tuple(weights.shape)
+    if weights.dim() == LAYERS:
+        if shape[0] != 1:
+            raise ValueError(
+                f"{where} has shape {shape}: a batch of {shape[0]}. Pass one text, as layer[i:i+1]"
+            )
+        weights = weights[0]
+    elif weights.dim() == MATRIX:
+        weights = weights.unsqueeze(0)
+    if weights.dim() != LAYER or not weights.numel():
+        raise ValueError(f"{where} has shape {shape}; taken are {SHAPES}")
+    bad = ~torch.isfinite(weights)
+    if bad.any():
+        head, row, column = (int(i) for i in bad.nonzero()[0])
+        value = float(weights[head, row, column])
+        raise ValueError(
+            f"attentions hold {value} at layer {number}, head {head}, query {row}, key {column} "
+            f"({int(bad.sum())} such values in this layer); give finite numbers (a fully masked row is 0/0)"
+        )
+    return GivenLayer(weights)
+
+
+def _stitch(steps: Sequence[Sequence[Any]], where: str) -> _Read:
+    """Return the steps of a generation (step, layer, (batch, head, query, key)) as one matrix per layer."""
+    count = len(steps[0])
+    layers = []
+    for number in range(count):
+        rows = []
+        for at, step in enumerate(steps):
+            if len(step) != count:
+                raise ValueError(f"{where}[{at}] has {len(step)} layers, and {where}[0] has {count}")
+            part = _tensor(step[number], f"{where}[{at}][{number}]")
+            if part.dim() != LAYERS or part.shape[0] != 1:
+                raise ValueError(
+                    f"{where}[{at}][{number}] has shape {tuple(part.shape)}; of generation steps "
+                    "(1, head, query, key) is taken (one text, no beams)"
+                )
+            rows.append(part[0])
+        keys = max(part.shape[-1] for part in rows)
+        whole = torch.cat([torch.nn.functional.pad(part, (0, keys - part.shape[-1])) for part in rows], dim=1)
+        layers.append(_layer(whole, where, number))
+    prompt = steps[0][0].shape[-2]
+    return _Read(
+        layers, steps=len(steps) > 1, boundary=int(prompt) if len(steps) > 1 and prompt > 1 else None
+    )
+
+
+def _axis(
+    labels: Sequence[str] | None,
+    n: int,
+    argument: str,
+    words: Any,
+    boundary: int | None,
+    second: int | None = None,
+) -> TokenAxis:
+    """Return the axis of given labels; words are taken from `words`, else from the tokens' own marks."""
+    if labels is None:
+        if words is None and second is None:
+            return numbered(n)
+        labels = numbered(n).tokens
+    tokens = [str(label) for label in labels]
+    if n == 1 and len(tokens) != 1:
+        return TokenAxis.plain(["attention"])
+    if len(tokens) != n:
+        raise ValueError(f"{argument} has {len(tokens)} entries, and the attention has {n}")
+    apart = tuple(t in _SPECIAL or (t.startswith("<|") and t.endswith("|>")) for t in tokens)
+    scheme = scheme_of(None, [t for t, a in zip(tokens, apart, strict=True) if not a])
+    pieces = pieces_of(tokens, apart, scheme)
+    shown = display(pieces, scheme)
+    if second is not None and not (_is_index(second, n) and second > 0):
+        raise ValueError(f"second_text is {second!r}; the second text of {n} tokens begins at 1 to {n - 1}")
+    segment = tuple(int(second is not None and i >= second) for i in range(n))
+    if words is None or isinstance(words, str):
+        parts = [pieces] if second is None else [pieces[:second], pieces[second:]]
+        texts, spans = zip(*(reassemble(part) for part in parts), strict=True)
+        flat = tuple(span for part in spans for span in part)
+        return Text(shown, flat, apart, segment, texts, (None,) * len(texts), boundary).axis(
+            words or STANDARD
+        )
+    ids = _word_ids(words, n)
+    units = {
+        "token": Unit("token", shown, tuple((i,) for i in range(n)), apart),
+        "word": unit_from_ids("word", ids, tokens, apart),
+    }
+    return TokenAxis(shown, units, segment, boundary, " ".join(units["word"].labels))
+
+
+def axis_of_tokens(tokens: Sequence[str]) -> TokenAxis:
+    """Return the axis of tokens as a vocabulary spells them, with words and sentences found in them."""
+    return _axis(tokens, len(tokens), "tokens", None, None)
+
+
+def _word_ids(given: Any, n: int) -> list[int | None]:
+    """Return the word of every token."""
+    what = "word numbers (encoding.word_ids()) or lists of token indices"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"words must be {what}, not {given!r:.80}")
+    words: list[Any] = [*given]
+    if all(w is None or isinstance(w, (int, np.integer)) for w in words):
+        if len(words) != n:
+            raise ValueError(f"words has {len(words)} entries, and there are {n} tokens")
+        return words
+    ids: list[int | None] = [None] * n
+    for number, span in enumerate(words):
+        if isinstance(span, (str, bytes)) or not isinstance(span, Iterable):
+            raise TypeError(f"words must be {what}; words[{number}] is {span!r:.80}")
+        for token in span:
+            if not _is_index(token, n):
+                raise ValueError(f"words[{number}] holds token {token!r}; tokens are 0 to {n - 1}")
+            if ids[token] is not None:
+                raise ValueError(
+                    f"words[{number}] holds token {token}, which words[{ids[token]}] holds already"
+                )
+            ids[token] = number
+        if not span:
+            raise ValueError(f"words[{number}] is empty: leave it out")
+    return ids

@@ -1,0 +1,161 @@
+"""A tap on a site: see what passes there, or let something else pass, in whatever calls the model."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+    from attnwidgets.tracing.hooks.hook_point import Site
+
+    # What passes [batch, token, width] -> what goes on instead, or None to let it pass.
+    Change = Callable[[Tensor], Tensor | None]
+
+
+class _Reached(Exception):  # noqa: N818 - not a fault: the rest of the pass is not needed
+    """Ends a pass where its site has been seen."""
+
+
+class Tap:
+    """What happens at a site.
+
+    Args:
+        model: Without wrappers.
+        site: Where.
+        change: Called with the states of every pass.
+        first: Whether to act before other hooks of the module, so that they see what it lets pass.
+        own: Whose passes these are: whether a call is one of them. All are, of a twin.
+
+    Attributes:
+        passes: How often states have passed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        site: Site,
+        change: Change,
+        *,
+        first: bool = False,
+        own: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.site = site
+        self._own = own
+        self.passes = 0
+        self._change = change
+        self._call = -1
+        module = model.get_submodule(site.module)
+        self._handles: list[RemovableHandle] = []
+        if site.call is not None:
+            self._handles.append(model.register_forward_pre_hook(self._start, prepend=first))
+        self._handles.append(
+            module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=first)
+            if site.side == "input"
+            else module.register_forward_hook(self._after, prepend=first)
+        )
+
+    @property
+    def said(self) -> str:
+        """What is done to the states, by all that it depends on; "" where whoever does it does not say."""
+        return str(getattr(getattr(self._change, "__self__", None), "said", ""))
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _start(self, *_: Any) -> None:
+        if self._own():
+            self._call = -1
+
+    def _passed(self, states: Tensor) -> Tensor:
+        self._call += 1
+        if self.site.call is not None and self.site.call != self._call:
+            return states
+        self.passes += 1
+        changed = self._change(states)
+        return states if changed is None else changed
+
+    def _before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if not self._own():
+            return None
+        for place, value in enumerate(args):
+            if _is_states(value):
+                return (*args[:place], self._passed(value), *args[place + 1 :]), kwargs
+        for name in sorted(kwargs, key=lambda name: name != "hidden_states"):
+            if _is_states(kwargs[name]):
+                return args, kwargs | {name: self._passed(kwargs[name])}
+        raise UnsupportedModelError(
+            f"site {self.site.name!r}: {type(module).__name__} is given no hidden states."
+        )
+
+    def _after(self, module: nn.Module, _: tuple[Any, ...], output: Any) -> Any:
+        if not self._own():
+            return None
+        if _is_states(output):
+            return self._passed(output)
+        if isinstance(output, (tuple, list)) and output and _is_states(output[0]):
+            rest = (self._passed(output[0]), *output[1:])
+            if hasattr(output, "_make"):
+                return output._make(rest)
+            return type(output)(rest)
+        raise UnsupportedModelError(
+            f"site {self.site.name!r}: {type(module).__name__} returns {type(output).__name__}, not hidden "
+            "states; name a module inside it."
+        )
+
+
+def _is_states(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 1
+
+
+@contextmanager
+def tapped(model: nn.Module, site: Site, change: Change, *, first: bool = False) -> Iterator[Tap]:
+    """Let what passes a site of a borrowed model go through `change` until the block ends."""
+    tap = Tap(model, site, change, first=first)
+    try:
+        yield tap
+    finally:
+        tap.remove()
+
+
+@contextmanager
+def reading(model: nn.Module, site: Site) -> Iterator[Callable[..., Tensor]]:
+    """Yield a function that runs a borrowed model on inputs up to a site and returns its states there.
+
+    The states are [batch, token, width], as the model computes them. What lies behind the site is not run.
+
+    Raises:
+        UnsupportedModelError: Where a pass does not reach the site.
+    """
+    seen: list[Tensor] = []
+
+    def keep(states: Tensor) -> None:
+        seen.append(states.detach())
+        raise _Reached
+
+    def read(**inputs: Any) -> Tensor:
+        seen.clear()
+        try:
+            with torch.no_grad():
+                model(**inputs)
+        except _Reached:
+            return seen.pop()
+        raise UnsupportedModelError(
+            f"site {site.name!r}: a pass of {type(model).__name__} does not reach {site.module!r}."
+        )
+
+    with tapped(model, site, keep):
+        yield read

@@ -1,0 +1,307 @@
+"""Sites: where an SAE's states are in a model, by the name of a module or of a TransformerLens hook.
+
+A Hugging Face name is a module's path ("encoder.layer.2", "model.layers.5.self_attn.o_proj"), perhaps with
+".output" (what is meant without it) or ".input"; a path may begin further in or further out than the model's
+own, as "layers.5" or "model.layers.5" do. A hook name is one of
+
+    blocks.L.hook_resid_pre    what block L is given
+    blocks.L.hook_resid_mid    the residual stream between its attention and its MLP
+    blocks.L.hook_resid_post   what block L returns
+    blocks.L.hook_attn_out     what its attention adds to the stream
+    blocks.L.hook_mlp_out      what its MLP adds
+    blocks.L.attn.hook_z       what its heads return, side by side, before the output projection
+    blocks.L.mlp.hook_post     its MLP's hidden units
+    hook_embed                 what the embedding of tokens returns
+
+with "encoder.L." or "decoder.L." in place of "blocks.L." where a model has two stacks of blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import nn
+
+from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
+from attnwidgets.tracing.algebra.blocks import fitting
+from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
+from attnwidgets.tracing.block_names import stacks
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from attnwidgets.tracing.algebra.block_layout import Layout
+
+Side = Literal["input", "output"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in a model.
+
+    Args:
+        name: What it was asked for by.
+        module: The module's path in the (unwrapped) model.
+        side: Whether its states are what the module is given or what it returns.
+        call: Which of the module's calls in a pass, where blocks share one module (ALBERT); None for any.
+        residual: Whether its states are as wide as the residual stream.
+        block: Number of the block it belongs to; None outside of blocks.
+    """
+
+    name: str
+    module: str
+    side: Side = "output"
+    call: int | None = None
+    residual: bool = False
+    block: int | None = None
+
+
+_Answer = tuple[str, Side]  # a module in a block, and its side
+
+
+def _attn_out(layout: Layout, block: nn.Module) -> _Answer | None:
+    # What is no module scales by a number, which no hook sees.
+    named = layout.after if isinstance(_part(block, layout.after), nn.Module) else layout.out
+    return named, "output"
+
+
+def _mlp_out(layout: Layout, block: nn.Module) -> _Answer | None:
+    steps = [path for path in layout.mlp if isinstance(_part(block, path), nn.Module)]
+    return (steps[-1], "output") if steps else None
+
+
+def _between(layout: Layout) -> _Answer | None:
+    norm = {"pre": layout.norm2, "post": layout.norm1}.get(layout.order, "")
+    return (norm, "input") if norm else None
+
+
+def _hidden_units(layout: Layout, block: nn.Module) -> _Answer | None:
+    """The last projection of the MLP: what it is given are the hidden units."""
+    last = [
+        f"{path}.{name}".rstrip(".")
+        for path in layout.mlp
+        for name, module in _modules(_part(block, path))
+        if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+    ]
+    return (last[-1], "input") if last else None
+
+
+def _part(block: nn.Module, path: str) -> Any:
+    found: Any = block
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _modules(part: Any) -> list[tuple[str, nn.Module]]:
+    return list(part.named_modules()) if isinstance(part, nn.Module) else []
+
+
+# What describes a block says where a hook is.
+_HOOKS: Mapping[str, Callable[[Layout, nn.Module], _Answer | None]] = {
+    "hook_attn_out": _attn_out,
+    "hook_mlp_out": _mlp_out,
+    "attn.hook_z": lambda layout, _: (layout.out, "input"),
+    "hook_resid_mid": lambda layout, _: _between(layout),
+    "mlp.hook_post": _hidden_units,
+}
+_ENDS: Mapping[str, Side] = {
+    "hook_resid_pre": "input",
+    "hook_resid_post": "output",
+    "hook_normalized_resid_post": "output",
+}
+_RESIDUAL = ("hook_attn_out", "hook_mlp_out", "hook_resid_mid")
+_HOOK_NAMES = (*_ENDS, *_HOOKS)
+_IN_BLOCK = re.compile(r"(blocks|encoder|decoder)\.(\d+)\.((?:.+\.)?hook_\w+)")
+_EMBEDDING = "hook_embed"
+
+
+def resolve_site(model: nn.Module, name: str, *others: str) -> Site:
+    """Return where a name is in a model; the first of several that is there.
+
+    Args:
+        model: Without wrappers (`attnwidgets.tracing.recording.borrow.unwrap`).
+        name: As the module says above.
+        others: Names to try where that one is not there.
+
+    Raises:
+        ValueError: If there is no such module, block or hook; the message names what there is.
+        UnsupportedModelError: If the hook is not described for this family of models.
+    """
+    if not name:
+        raise ValueError(
+            "site is not known: the SAE's files do not say where its states are. Pass site=, as "
+            '"blocks.5.hook_resid_post" or a module of the model.'
+        )
+    try:
+        return _by_hook(model, name) or _by_module(model, name)
+    except ValueError:
+        found = [place for place in (_site_or_none(model, other) for other in others) if place is not None]
+        if not found:
+            raise
+        return found[0]
+
+
+def _site_or_none(model: nn.Module, name: str) -> Site | None:
+    try:
+        return resolve_site(model, name)
+    except ValueError:
+        return None
+
+
+def _by_hook(model: nn.Module, name: str) -> Site | None:
+    if name == _EMBEDDING:
+        ask = getattr(model, "get_input_embeddings", None)
+        embedding = ask() if callable(ask) else None
+        path = next((path for path, module in model.named_modules() if module is embedding), None)
+        if embedding is None or path is None:
+            raise UnsupportedModelError(
+                f"{name}: {type(model).__name__} does not name its embedding of tokens."
+            )
+        return Site(name, path, residual=True)
+    found = _IN_BLOCK.fullmatch(name)
+    if found is None:
+        if "hook_" in name:
+            raise ValueError(f"site {name!r} is no hook that is known: {_listing(model)}")
+        return None
+    stack, number, hook = found.group(1), int(found.group(2)), found.group(3)
+    hook = "attn.hook_z" if hook == "hook_z" else hook
+    if hook not in _HOOK_NAMES:
+        raise ValueError(
+            f"site {name!r}: hook {hook!r} is not known.{suggest(hook, _HOOK_NAMES)} There are "
+            f"{listed(_HOOK_NAMES)}; any module can be named by its path in the model."
+        )
+    path, block, call = _block(model, stack, number, name)
+    if hook in _ENDS:
+        return Site(name, path, _ENDS[hook], call, residual=True, block=number)
+    inner, side = _described(model, path, block, hook, name)
+    return Site(name, inner, side, call, residual=hook in _RESIDUAL, block=number)
+
+
+def _block(model: nn.Module, stack: str, number: int, name: str) -> tuple[str, nn.Module, int | None]:
+    """Return a block's path, the block, and which of its calls it is where blocks share one module."""
+    found = stacks(model)
+    if stack != "blocks":
+        found = {path: blocks for path, blocks in found.items() if stack in path.split(".")}
+    if len(found) != 1:
+        has = f"has {listed(found)}" if found else "has no list of blocks that attend"
+        raise ValueError(
+            f"site {name!r} does not say which blocks are meant: {type(model).__name__} {has}. "
+            "Name the module instead, by its path in the model."
+        )
+    path, blocks = next(iter(found.items()))
+    depth = getattr(getattr(model, "config", None), "num_hidden_layers", len(blocks))
+    shared = len(blocks) == 1 and isinstance(depth, int) and depth > 1
+    count = depth if shared else len(blocks)
+    if number >= count:
+        raise ValueError(
+            f"site {name!r}: there is no block {number} in {type(model).__name__}, which has {count} "
+            f"(0 to {count - 1})."
+        )
+    at = 0 if shared else number
+    return f"{path}.{at}", blocks[at], number if shared else None
+
+
+def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: str) -> tuple[str, Side]:
+    """Return a module of a block and its side, by the descriptions of blocks that fit."""
+    fits = _layouts(model, path)
+    if not fits:
+        # Some blocks are groups of one (ALBERT).
+        inner = [child for child, module in block.named_modules() if isinstance(module, nn.ModuleList)]
+        for child in inner:
+            path = f"{path}.{child}.0"
+            fits = _layouts(model, path)
+            if fits:
+                block = model.get_submodule(path)
+                break
+    # The descriptions that ask for most stand first; others of the same modules may mean something else.
+    same = [layout for layout in fits if layout.paths == fits[0].paths]
+    answers = {_HOOKS[hook](layout, block) for layout in same}
+    answer = answers.pop() if len(answers) == 1 else None
+    if answer is None:
+        why = "can be read in two ways" if answers else "is not described"
+        raise UnsupportedModelError(
+            f"site {name!r}: {hook} of {type(block).__name__} {why} here; name the module instead, by its "
+            "path in the model, with .input or .output."
+        )
+    return f"{path}.{answer[0]}", answer[1]
+
+
+def _layouts(model: nn.Module, path: str) -> list[Layout]:
+    attentions = dict.fromkeys(layout.attention for layout in LAYOUTS)
+    found = [fit for name in attentions for fit in _around(model, path, name)]
+    places = {(layout.family, layout.order): place for place, layout in enumerate(LAYOUTS)}
+    return sorted(found, key=lambda layout: places[layout.family, layout.order])
+
+
+def _around(model: nn.Module, path: str, attention: str) -> list[Layout]:
+    """Return the layouts that fit a block around its module of that name."""
+    try:
+        return [fit for fit, where, _ in fitting(model, f"{path}.{attention}") if where == path]
+    except AttributeError:
+        return []  # there is no such module
+
+
+def _by_module(model: nn.Module, name: str) -> Site:
+    known = {path for path, _ in model.named_modules() if path}
+    stem, _, end = name.rpartition(".")
+    tries: list[tuple[str, Side]] = [(name, "output")]
+    if end in {"input", "output"}:
+        tries.append((stem, "input" if end == "input" else "output"))
+    for path, side in tries:
+        found = _placed(path, known)
+        if found is not None:
+            return _module_site(model, name, found, side)
+    raise ValueError(
+        f"site {name!r} is no module of {type(model).__name__}.{suggest(name, known)} {_listing(model)}"
+    )
+
+
+def _placed(path: str, known: set[str]) -> str | None:
+    """Return a path that may begin further in, or further out, than the model's own paths do."""
+    if path in known:
+        return path
+    ends = [other for other in known if other.endswith(f".{path}")]
+    if len(ends) == 1:
+        return ends[0]
+    parts = path.split(".")
+    shorter = (".".join(parts[begin:]) for begin in range(1, len(parts) - 1))
+    return next((tail for tail in shorter if tail in known), None)
+
+
+def _module_site(model: nn.Module, name: str, path: str, side: Side) -> Site:
+    for blocks, modules in stacks(model).items():
+        parts = path.removeprefix(f"{blocks}.").split(".")
+        if path.startswith(f"{blocks}.") and parts[0].isdigit() and int(parts[0]) < len(modules):
+            return Site(name, path, side, residual=len(parts) == 1, block=int(parts[0]))
+    return Site(name, path, side)
+
+
+def _listing(model: nn.Module) -> str:
+    blocks = ", ".join(f"{path}.0 to {path}.{len(modules) - 1}" for path, modules in stacks(model).items())
+    hooks = ", ".join(f"blocks.L.{hook}" for hook in _HOOK_NAMES)
+    return f"Its blocks are {blocks or 'not found'}; hooks are {hooks} and hook_embed."
+
+
+def sites_of_blocks(model: nn.Module) -> list[Site]:
+    """Return where the residual stream can be read in models with one stack of blocks, by hook names."""
+    names = ["hook_embed", "blocks.0.hook_resid_pre"]
+    for blocks in stacks(model).values():
+        depth = max(len(blocks), getattr(getattr(model, "config", None), "num_hidden_layers", 0) or 0)
+        hooks = ("hook_resid_post", "hook_mlp_out", "hook_attn_out")
+        names += [f"blocks.{number}.{hook}" for number in range(depth) for hook in hooks]
+    return [place for place in (_site_or_none(model, name) for name in names) if place is not None]
+
+
+def hook_name(model: nn.Module, site: Site) -> str:
+    """Return a TransformerLens name of a site; its own name where there is none for it."""
+    if _IN_BLOCK.fullmatch(site.name) or site.name == _EMBEDDING:
+        return site.name
+    found = stacks(model)
+    if site.block is None or len(found) != 1 or not site.residual:
+        return site.name
+    return f"blocks.{site.block}.hook_resid_{'pre' if site.side == 'input' else 'post'}"

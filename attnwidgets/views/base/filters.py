@@ -1,0 +1,125 @@
+"""Filters: what a view leaves out of its maps and how it colours them, as options of every such view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Float = NDArray[np.float64]
+
+SCALES = ("linear", "sqrt", "log")
+RANGES = ("map", "all")
+PALETTES = ("viridis", "cividis", "greys", "red-blue", "orange-purple")
+"""Palettes of weights, then of signed values; all can be told apart by colour-blind readers."""
+
+
+KEYWORDS = ("hide_special", "keep_mass", "threshold", "scale", "color_range", "palette")
+
+
+def checked_filters(
+    view: str,
+    *,
+    hide_special: bool | str = False,
+    keep_mass: float = 1.0,
+    threshold: float = 0.0,
+    scale: str | None = None,
+    color_range: str | None = None,
+    palette: str | None = None,
+) -> dict[str, Any]:
+    """Return the Filters of wire.ts that differ from what a view does by itself.
+
+    Raises:
+        TypeError, ValueError: An option of another form, or out of its range; the message says what is taken.
+    """
+    if not isinstance(hide_special, bool) and hide_special != "renormalise":
+        raise ValueError(
+            f"{view}(hide_special={hide_special!r}): it is True, False or 'renormalise' "
+            "(the rest of every row is then divided by its sum)."
+        )
+    found: dict[str, Any] = {}
+    if hide_special:
+        found["special"] = "hide" if hide_special is True else "renormalise"
+    if _number(view, "keep_mass", keep_mass) != 1:
+        if not 0 < keep_mass <= 1:
+            raise ValueError(f"{view}(keep_mass={keep_mass!r}) is a share of every row: above 0, at most 1.")
+        found["mass"] = float(keep_mass)
+    if _number(view, "threshold", threshold):
+        if threshold < 0:
+            raise ValueError(f"{view}(threshold={threshold!r}) is the least size of a value: 0 or more.")
+        found["least"] = float(threshold)
+    named = (("scale", scale, SCALES), ("color_range", color_range, RANGES), ("palette", palette, PALETTES))
+    for name, value, known in named:
+        if value is None:
+            continue
+        if value not in known:
+            listed = ", ".join(map(repr, known))
+            raise ValueError(f"{view}({name}={value!r}): it is one of {listed}.{suggest(str(value), known)}")
+        found["extent" if name == "color_range" else name] = value
+    return found
+
+
+def _number(view: str, name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{view}({name}={value!r}) is not a number.")
+    return float(value)
+
+
+def filtered(
+    matrix: NDArray[np.floating],
+    filters: Mapping[str, Any],
+    *,
+    special: NDArray[np.bool_],
+    shares: bool,
+    drops: NDArray[np.bool_] | None = None,
+) -> Float:
+    """Return rows without what filters leave out, which is NaN: the twin of `js/src/filters.ts`.
+
+    Args:
+        matrix: [row, element].
+        filters: The Filters of wire.ts.
+        special: Which elements are special tokens.
+        shares: Whether rows are shares, which can be divided by what is left of them.
+        drops: Which rows are of special tokens.
+    """
+    shown = np.array(matrix, dtype=np.float64)
+    how, mass = filters.get("special", "show"), filters.get("mass", 1.0)
+    if how != "show":
+        shown[:, special] = np.nan
+        if drops is not None:
+            shown[drops] = np.nan
+    sizes = np.nan_to_num(np.abs(shown))
+    sums = sizes.sum(axis=1, keepdims=True)
+    by = np.where(sums > 0, sums, np.nan) if how == "renormalise" and shares else np.ones_like(sums)
+    cut = np.full_like(sums, filters.get("least", 0.0))
+    if mass < 1:
+        ranked = -np.sort(-sizes, axis=1)
+        needed = (np.cumsum(ranked, axis=1) - ranked < mass * sums * (1 - 1e-6)).sum(axis=1, keepdims=True)
+        smallest = np.take_along_axis(ranked, np.maximum(needed - 1, 0), axis=1)  # ties stay together
+        cut = np.maximum(cut, np.where(needed > 0, smallest, 0.0) / by)
+    shown /= by
+    shown[np.abs(shown) < cut] = np.nan
+    return shown
+
+
+def filter_words(filters: Mapping[str, Any], *, shares: bool) -> str:
+    """Return what filters do to the numbers; empty where nothing."""
+    how, mass, least = filters.get("special"), filters.get("mass", 1.0), filters.get("least", 0.0)
+    words = []
+    if how == "renormalise":
+        rest = "the rest of a row divided by its sum" if shares else "nothing rescaled"
+        words.append(f"special tokens left out, {rest}")
+    elif how == "hide":
+        words.append("special tokens left out" + ", the rest as it was" * shares)
+    if mass < 1:
+        words.append(f"the largest values, {100 * mass:.3g} % of each row")
+    if least > 0:
+        words.append(f"nothing below {least:.2g}")
+    return " · ".join(words)

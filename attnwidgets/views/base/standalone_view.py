@@ -1,0 +1,106 @@
+"""StandaloneView: a view of numbers that belong to no text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from attnwidgets._errors import suggest
+from attnwidgets.views.base.selection import Selection
+from attnwidgets.views.base.view import PLAIN_OPTIONS, View
+from attnwidgets.views.wire.eager import Pack
+from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.header import describe
+from attnwidgets.views.wire.store import TileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.sources import Source
+
+
+class StandaloneView(View):
+    """A view that shows no trace: its store holds no matrices, and its selection is its own.
+
+    What it shows travels with its options, so that it needs no kernel. A subclass says what that is
+    (`_own_options`), as a table (`_table`) and as a figure (`_figure`).
+
+    Args:
+        title: Heading.
+        layout: ipywidgets Layout of the output.
+        **unknown: Nothing else is taken.
+
+    Raises:
+        TypeError: An unknown keyword.
+    """
+
+    def __init__(self, *, title: str = "", layout: Any = None, **unknown: Any) -> None:
+        for name in unknown:
+            known = (*self._KEYWORDS, "title", "layout")
+            near = suggest(name, known)
+            message = f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}."
+            raise TypeError(message)
+        self._explanations, self._menu, self._askable = (), (), {}
+        self._asked_for = False
+        self._keys = frozenset()
+        self._holder = self._trace_id = uuid4().hex
+        self._wanted = {}
+        self._options = PLAIN_OPTIONS | {"title": str(title)} | self._own_options()
+        self._begin(layout, self._connect(fixed=False))
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        del fixed
+        store = TileStore()
+        store.header = describe((), Pack((), (0, "-")), {})
+        store.acquire(self._holder)
+        selection = Selection(store)
+        selection.acquire(self._holder)
+        return {"store": store, "selection": selection}
+
+    def _reopen(self) -> None:
+        super()._reopen()
+        self._wanted = {}
+
+    def sources(self) -> list[Source]:
+        """Return the matrices that this view offers: none."""
+        return []
+
+    def complete(self, layers: Collection[int] | None = None) -> None:
+        """Compute what is missing: nothing is."""
+
+    def _topics(self) -> Mapping[str, Topic]:
+        return {"csv": Topic(self._csv, for_page=lambda: ({},))}
+
+    def _csv(self, **_: Any) -> Answer:
+        return self._table(), []
+
+    def _table(self) -> str:
+        """Return what is shown as CSV."""
+        raise NotImplementedError  # a subclass says it
+
+    def _figure(self) -> Figure:
+        """Return what is shown as a matplotlib figure."""
+        raise NotImplementedError  # a subclass says it
+
+    def _png(self) -> bytes:
+        from attnwidgets.figures.maps import small_png
+
+        return small_png(self._figure())
+
+    def save(self, path: str | Path, *, dpi: int = 200) -> Path:
+        """Write what is shown as a figure, for papers.
+
+        Args:
+            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+            dpi: Dots per inch of a PNG.
+
+        Raises:
+            ValueError: Another ending.
+        """
+        from attnwidgets.views.still.saving import save_figure
+
+        return save_figure(self._figure, path, dpi=dpi)

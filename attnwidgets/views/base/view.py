@@ -1,0 +1,462 @@
+"""View: what every view has in common. Its subclasses add a name and what they accept."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
+
+import anywidget
+from traitlets import Bytes, Dict, Unicode
+
+from attnwidgets._errors import suggest
+from attnwidgets._notebook import session
+from attnwidgets._progress import progress
+from attnwidgets.views.base.accepts import RECORDED, askable, check_units, is_trace, offered
+from attnwidgets.views.base.csv_export import part_of_csv
+from attnwidgets.views.base.filters import KEYWORDS, checked_filters
+from attnwidgets.views.base.lifecycle import CELLS
+from attnwidgets.views.base.marks import checked_marks
+from attnwidgets.views.base.menu import entries_of, outdated
+from attnwidgets.views.base.selection import Selection
+from attnwidgets.views.base.shared_models import SELECTIONS, STORES
+from attnwidgets.views.text.target_rows import are_attributions, beside
+from attnwidgets.views.wire.handlers import Questions, Topic
+from attnwidgets.views.wire.keys import base_of
+from attnwidgets.views.wire.runtime import Runtime
+from attnwidgets.views.wire.store import TileStore
+from attnwidgets.views.wire.stub import COMMON_PARTS, stub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from attnwidgets.views.page.frame import Page
+    from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.sources import Source
+
+PLAIN_OPTIONS: dict[str, Any] = {
+    "method": None,
+    "unit": None,
+    "stream": None,
+    "indexBase": 0,
+    "title": "",
+    "marks": [],
+    "methods": [],
+    "units": [],
+    "filters": {},
+}
+"""The options of every view, as they are where nothing is said."""
+
+
+OPENING_BYTES = 150_000
+"""Bytes of answers that a view takes along."""
+
+
+class View(anywidget.AnyWidget):
+    """A linked picture of a trace or an explanation.
+
+    Views of one trace share a `Selection` (`view.selection`) and one tile store, also across cells;
+    `aw.link` joins views of different traces.
+
+    Args:
+        shown: A MixingMap, Attributions or trace (then: its attention). A list of Attributions over the same
+            elements is shown as rows on one scale, each named by its target.
+        marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
+        index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
+        title: Heading.
+        methods: What an Explorer offers; empty: everything there is.
+        units: Units offered ("token", "word", ...); empty: all.
+        layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
+        layout: ipywidgets Layout of the output.
+        hide_special: Leave special tokens out of maps and strips; "renormalise": and divide the rest of
+            every row by its sum, where rows are shares. What is left out is never drawn as a zero.
+        keep_mass: Show the largest values of every row, up to this share of its mass.
+        threshold: Show no value smaller than this.
+        scale: Colours by "linear", "sqrt" or "log"; None: "sqrt" in matrices, "linear" in texts.
+        color_range: "map": each map's own range; "all": one for all layers and heads.
+        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed values;
+            where it does not fit, the view's own.
+
+    Raises:
+        TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
+        ValueError, IndexError: An option out of its range; the message names the range.
+    """
+
+    _VIEW: ClassVar[str] = ""
+    _MANY_METHODS: ClassVar[bool] = False
+    _WITH_LAYERS: ClassVar[bool] = False
+    _MARKS: ClassVar[str] = ""
+    _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
+    _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
+    SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
+    _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
+    PARTS: tuple[str, ...] = ()
+
+    _esm = Unicode().tag(sync=True)
+    runtime = anywidget.WidgetTrait().tag(sync=True)
+    store = anywidget.WidgetTrait().tag(sync=True)
+    selection = anywidget.WidgetTrait().tag(sync=True)
+    options = Dict().tag(sync=True, echo_update=False)
+    opening: Any = Bytes(None, allow_none=True).tag(sync=True)
+
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        marks: Sequence[Any] = (),
+        index_base: int = 0,
+        title: str = "",
+        methods: Sequence[str] = (),
+        units: Sequence[str] = (),
+        layer: int | None = None,
+        head: int | str | None = None,
+        unit: str | None = None,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        taken = self._FILTERS if isinstance(self._FILTERS, tuple) else KEYWORDS if self._FILTERS else ()
+        filters = {name: unknown.pop(name) for name in taken if name in unknown}
+        for name in unknown:
+            common = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
+            known = (*self._KEYWORDS, *common, *taken)
+            near = suggest(name, known)
+            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
+        if index_base not in {0, 1}:
+            raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
+        methods, units = _names("methods", methods), _names("units", units)
+        if are_attributions(shown):
+            shown = beside(shown)
+        explanations, menu = offered(
+            self._VIEW, shown, methods, many=self._MANY_METHODS, layers=self._WITH_LAYERS
+        )
+        check_units(self._VIEW, explanations, units)
+        main = explanations[0]
+        self._explanations = tuple(explanations)
+        self._menu = tuple(menu)
+        self._askable = askable(shown, explanations) if self._MANY_METHODS else {}
+        # What is named belongs into a page; what the menu only offers does not.
+        self._asked_for = bool(methods) or not is_trace(shown)
+        self._holder = uuid4().hex
+        self._trace_id = str(main.trace_id)
+        self._options: dict[str, Any] = PLAIN_OPTIONS | {
+            "indexBase": index_base,
+            "title": str(title),
+            "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
+            "methods": [],
+            "units": list(units),
+            "filters": checked_filters(self._VIEW, **filters),
+        }
+        self._options |= self._own_options()
+        self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
+        self._begin(layout, self._connect(fixed=not self._MANY_METHODS and main is shown))
+
+    def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
+        """Open the widget, with the store and the selection of `_connect`."""
+        super().__init__(
+            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
+            runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
+            options=dict(self._options),
+            **traits,
+            **({} if layout is None else {"layout": layout}),
+        )
+        self._own_layout = layout is None
+        page = Topic(self._copy, runs_model=True)
+        self._questions = Questions({"csv": Topic(self._csv), "page": page, **self._topics()}, self._tell)
+        self.on_msg(lambda _, content, __: self._questions.receive(content))
+        CELLS.mark(self)
+
+    def _csv(self, **place: Any) -> Answer:
+        """Answer with the numbers looked at, or a part of them; see `views.values.part_of_csv`."""
+        return part_of_csv(self.store, **place), []
+
+    def _copy(self, why: str = "") -> tuple[str, list[bytes]]:
+        """Answer with what stands in for this view where its code did not arrive."""
+        from attnwidgets.views.page.frame import copy_of
+
+        return copy_of(self, str(why)), []
+
+    def _own_options(self) -> dict[str, Any]:
+        """Return, and check, the options that only this view has; called when what it shows is known."""
+        return {}
+
+    def _readers(self) -> dict[str, Any]:
+        """Return the options that the reader changes, as they are now."""
+        return {name: self.options[name] for name in ("filters", *self._own_options())}
+
+    def _topics(self) -> Mapping[str, Topic]:
+        """Return what this view's browser side may ask; called once, at the end of `__init__`."""
+        return {}
+
+    def questions_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
+        """Yield topic, arguments and a function for the answer of what this view tells without a kernel."""
+        return self._questions.for_page()
+
+    def add_options(self, **options: Any) -> None:
+        """Tell the browser side more than the options of every view."""
+        self._options |= options
+        self.options = self._options | self._readers() | options
+
+    def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        if self.comm is not None:  # closed while the question was on its way
+            self.send(reply, list(buffers))
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        """Join the store and the selection of this view's trace, and go where the caller wants to look."""
+        main = self._explanations[0]
+        shared = session(), self._trace_id
+        store = STORES.get(shared) or STORES.keep(shared, TileStore())
+        store.acquire(self._holder)
+        selection = SELECTIONS.get(shared)
+        keys = self._register(store, selection)
+        stream = main.stream or "self"
+        base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
+        if fixed:
+            # A view of one map shows this map, whatever an Explorer beside it is switched to.
+            self._options["method"] = keys[0]
+            self._options["stream"] = base.stream
+            if main.unit != base.unit:
+                self._options["unit"] = main.unit
+        self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
+
+        if selection is None:
+            selection = Selection(
+                store,
+                layer=base.layers[0],
+                head="-" if base.heads is None else base.heads[0],
+                unit=self._first_unit(),
+                method=keys[0],
+                stream=base.stream,
+            )
+            SELECTIONS.keep(shared, selection)
+        selection.acquire(self._holder)
+        try:
+            for name, value in self._wanted.items():
+                if value is not None:
+                    setattr(selection, name, value)
+        except (IndexError, ValueError):
+            selection.release(self._holder)
+            store.release(self._holder)
+            raise
+        if selection.head == "-" and base.heads is not None:
+            selection.head = base.heads[0]
+        return {"store": store, "selection": selection}
+
+    def _first_unit(self) -> str:
+        """Return the unit that is looked at first, where nobody has chosen one."""
+        units = self._options["units"]
+        return str(units[0] if units else self._explanations[0].unit)
+
+    def _register(self, store: TileStore, selection: Selection | None) -> list[str]:
+        """Make known what this view shows and offers; return its method keys."""
+        layer = self._wanted["layer"]
+        if layer is None and selection is not None:
+            layer = selection.layer
+        try:
+            keys = store.register(
+                self._explanations,
+                self._holder,
+                units=self._options["units"],
+                first=(layer, self._wanted["head"]),
+                all_heads=self._ALL_HEADS,
+                menu=self._menu,
+                askable=self._askable,
+                overview=self.SHOWS_ALL_HEADS,
+                opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
+            )
+        except BaseException:  # the method's own error, or an interrupt while it computes
+            store.release(self._holder)
+            raise
+        self._keys = frozenset(keys)
+        return keys
+
+    def follow_registry(self) -> None:
+        """Offer also what was registered since, where this view offers everything; asked after every cell."""
+        if self.comm is None or self._asked_for or not self._menu or not outdated(self._menu, RECORDED):
+            return
+        self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
+        self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
+        self.options = self._options | self._readers()
+
+    @property
+    def name(self) -> str:
+        """Name of the view, the same in Python and in the browser."""
+        return self._VIEW
+
+    def sources(self) -> list[Source]:
+        """Return what this view offers: its methods in its units."""
+        units = self._options["units"]
+        held = [source for source in self.store.sources() if base_of(source.method) in self._keys]
+        return [source for source in held if source.unit in units] or held if units else held
+
+    def complete(self, layers: Collection[int] | None = None) -> None:
+        """Compute what this view was asked to show and has not computed yet, with a progress bar.
+
+        That is the map it was given, or the methods an Explorer was given by name; not what its menu only
+        offers.
+
+        Args:
+            layers: Only these; None: all.
+        """
+        if not self._asked_for:
+            return
+        for key, entry in self.store.menu.items():
+            if key in self._keys and not entry.refusal:
+                self.store.make(key)
+        missing = {
+            (source.method, source.stream, layer): source
+            for source in self.sources()
+            for layer in source.layers
+            if layer not in source.ready and (layers is None or layer in layers)
+        }
+        for (_, _, layer), source in progress(
+            missing.items(), desc=f"{self._VIEW}: layers", total=len(missing)
+        ):
+            source.layer(layer)
+        if missing:
+            self.store.announce()
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove this view, and what only it used, from the browser and from the kernel's memory."""
+        if self.comm is None:
+            return
+        CELLS.forget(self)
+        self._questions.close()
+        super().close()
+        # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
+        self.__dict__.pop("_repr_mimebundle_", None)
+        if self._own_layout:
+            self.layout.close()
+        self.selection.release(self._holder)
+        self.store.release(self._holder)
+        self.selection.forget(self.store)
+
+    def _reopen(self) -> None:
+        layer_head = self._wanted | {"layer": self.selection.layer, "head": self.selection.head}
+        self._wanted = {name: None if value == "-" else value for name, value in layer_head.items()}
+        traits = self._connect(fixed=self._options["method"] is not None)
+        if self._own_layout:
+            self.layout.open()
+        with self.hold_trait_notifications():
+            self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
+            self.store, self.selection = traits["store"], traits["selection"]
+            self.options = self._options | self._readers()
+        self.open()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
+        """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text."""
+        if self.comm is None:
+            self._reopen()
+        CELLS.mark(self)
+        self.opening = self._questions.opening(OPENING_BYTES)
+        found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        if "image/png" not in (exclude or ()):
+            data["image/png"] = base64.b64encode(self._png()).decode("ascii")
+            metadata = {**metadata, "image/png": {"alt": self.describe()}}
+        return data, metadata
+
+    def describe(self) -> str:
+        """Return what this view shows in a sentence or two, computed from the numbers: layer, head, filters.
+
+        The same as `Explanation.describe` of a map or of attributions. It is the alternative text of the
+        static picture and of figures; the browser says it to screen readers. Nothing is computed for it.
+        """
+        from attnwidgets.views.still.alt_text import words_of
+
+        return words_of(self)
+
+    def _png(self) -> bytes:
+        from attnwidgets.explanations.results.pictures import png
+        from attnwidgets.views.still.saving import overview_png
+        from attnwidgets.views.still.view_state import Shown
+
+        looked = Shown.of(self)
+        if looked.source.long:  # the matrix that is looked at, not a layer
+            return overview_png(looked)
+        shown = self._explanations[0]
+        # A picture that stands in for the view is not worth running the model for.
+        ready = getattr(shown, "computed_layers", None)
+        return png(shown if ready is None else shown.select(layer=ready))
+
+    def __repr__(self) -> str:
+        return f"{self._VIEW}({self._explanations[0]!r})"
+
+    # -- leaving -----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, dpi: int = 200) -> Path:
+        """Write what this view shows now as a figure: the layer, head and pinned cell selected, the filters.
+
+        No browser is needed. For papers: a PDF keeps its fonts, and labels are never read as formulas.
+        There are figures of Heatmap, HeadGrid, TokenStrip and HeadView; every view has a button that saves
+        exactly what is on the page.
+
+        Args:
+            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+            dpi: Dots per inch of a PNG.
+
+        Raises:
+            TypeError: There is no figure of such a view.
+            ValueError: Another ending.
+        """
+        from attnwidgets.views.still.saving import save_view
+
+        return save_view(self, path, dpi=dpi)
+
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        budget: int | None = None,
+        heads: Sequence[int | str] | str = "all",
+        layers: Sequence[int] | str = "all",
+    ) -> Path:
+        """Write this view as one page that needs neither kernel nor network; see `aw.to_html`."""
+        from attnwidgets.views.page.html import BUDGET, to_html
+
+        return to_html(
+            [self], path, title=title, budget=BUDGET if budget is None else budget, heads=heads, layers=layers
+        )
+
+    def frame(self, height: int = 640) -> Page:
+        """Return a copy that is a page in a frame, as the last line of a cell: it needs no widget manager.
+
+        For front ends in which widgets do not arrive or are not linked between cells. What would need a
+        kernel says so.
+
+        Args:
+            height: Of the frame, in pixels; what is longer scrolls.
+        """
+        from attnwidgets.views.page.frame import page_of
+
+        return page_of(self, height)
+
+
+def link(first: View, *others: View) -> None:
+    """Let views of different traces share one selection: the first one's.
+
+    Layers, heads and positions that a view does not have are shown at the nearest it has.
+
+    Raises:
+        TypeError: Something is not a view.
+    """
+    for view in (first, *others):
+        if not isinstance(view, View):
+            raise TypeError(f"link() takes views, not {type(view).__name__}.")
+    for view in others:
+        before = view.selection
+        if before is first.selection:
+            continue
+        first.selection.covers(view.store)
+        first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
+        view.selection = first.selection
+        before.release(view._holder)  # noqa: SLF001
+
+
+def _names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError(f"{argument}={given!r} is one name; give a list: {argument}=[{given!r}].")
+    return tuple(given)

@@ -1,0 +1,1 @@
+"""Views of scores, and of predictions without parts of the input."""

@@ -1,0 +1,104 @@
+"""RemovalView: see the class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.views.base.accepts import is_explanation, is_trace
+from attnwidgets.views.base.view import View
+from attnwidgets.views.evaluate.handlers import Removals, stream_of, usual_operator
+
+if TYPE_CHECKING:
+    from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.views.wire.handlers import Topic
+
+
+class RemovalView(View):
+    """Remove the top k tokens of an explanation, and watch the prediction.
+
+    A slider chooses k. Above it is drawn what is left of the prediction for every k (the deletion curve, or,
+    if only the top k are kept, the insertion curve), beside random orders and the order of single removals;
+    below, what the model still sees, with what it predicts now. All steps are computed in one go for an
+    explanation, a target and an operator; the slider then acts in the browser. The numbers are those of
+    `aw.evaluate.faithfulness`, metrics "deletion" and "insertion", at the shares k / n.
+
+    The model is run between cells, with its progress shown; it can be cancelled. A page without a kernel
+    (`to_html`) holds what is shown; other operators need the notebook.
+
+    Args:
+        trace: What `aw.trace` returned.
+        explanation: What says which tokens matter: Attributions or a MixingMap of this trace, a name in
+            `aw.methods()`, a pair (name, options) or a function of a trace. Without it, the method that
+            linked views look at, or one of a menu. Of a map is read the row of the pinned query in the layer
+            and head selected, or the mean over its rows.
+        target: What is read of the prediction, as every method takes it; by default what the model predicts,
+            or what the selected method is about.
+        operator: How tokens are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
+            `aw.evaluate.OPERATORS`. Scores by different ones do not compare, so that its name always stands
+            beside the curve. By default the mask token where the tokenizer has one, else "delete".
+        draws: How many random orders are drawn.
+        seed: Of the draws.
+        **options: Everything else `View` takes, and `methods`, the menu.
+
+    Raises:
+        TypeError: What is given is no trace, or no explanation.
+        ValueError: For an unknown or impossible operator, a trace without a model, an explanation of another
+            input, or a model that predicts nothing where no target is named.
+    """
+
+    _VIEW = "RemovalView"
+    PARTS = ("removal",)
+    _MANY_METHODS = True
+    _KEYWORDS = ("target", "operator", "draws", "seed")
+
+    def __init__(
+        self,
+        trace: Any,
+        explanation: Any = None,
+        *,
+        target: Any = None,
+        operator: Operator | None = None,
+        draws: int = 10,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        from attnwidgets.evaluate.examples.explained_input import result_name, source_of
+        from attnwidgets.evaluate.removals.removal import require_operator
+        from attnwidgets.explanations.targets.named import resolve_target
+
+        if not is_trace(trace):
+            message = (
+                f"RemovalView() takes a trace and what explains it, not {type(trace).__name__}: "
+                "aw.RemovalView(trace, attributions)."
+            )
+            raise TypeError(message)
+        if draws < 1:
+            message = f"draws must be at least 1, not {draws}."
+            raise ValueError(message)
+        read = resolve_target(trace, target, method="RemovalView")
+        shown = trace
+        if explanation is not None:
+            name = result_name(explanation)
+            shown = source_of(explanation, 1, name, target)(0, trace)
+            if not is_explanation(shown):
+                message = f"RemovalView(): {name!r} gave a {type(shown).__name__}, not Attributions or a map."
+                raise TypeError(message)
+            options["methods"] = [shown.method]
+        stream = trace.default_stream if explanation is None else stream_of(shown, trace)
+        self._given = explanation is not None
+        self._operator = usual_operator(trace, read, stream) if operator is None else operator
+        require_operator(trace, self._operator, read, stream)
+        self._removals = Removals(
+            self, trace, None if target is None else read, draws=draws, seed=seed, held=True
+        )
+        super().__init__(shown, **options)
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        del fixed
+        return super()._connect(fixed=self._given)
+
+    def _own_options(self) -> dict[str, Any]:
+        return {"operator": self._operator}
+
+    def _topics(self) -> dict[str, Topic]:
+        return self._removals.topics()

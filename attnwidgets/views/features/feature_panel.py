@@ -1,0 +1,23 @@
+"""FeaturePanel: see the class."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attnwidgets.views.features.feature_view import FeatureView
+
+
+class FeaturePanel(FeatureView):
+    """One feature of an SAE: where it fires, how often, what it promotes, and what is near it.
+
+    A histogram of its activations, its density, the contexts in which it fires most and some of every
+    interval of its activations, the tokens whose logits it raises and lowers where the model has an
+    unembedding, the features with the nearest directions, and those that fire along. Another feature, by
+    number, from a list or from a linked view, is asked for when it is looked at. A name typed here is kept
+    with the statistics.
+
+    `shown` is what `aw.feature_stats` returned. Arguments are those of `FeatureView`.
+    """
+
+    _VIEW = "FeaturePanel"
+    _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": False}

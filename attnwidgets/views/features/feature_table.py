@@ -1,0 +1,22 @@
+"""FeatureTable: see the class."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attnwidgets.views.features.feature_view import FeatureView
+
+
+class FeatureTable(FeatureView):
+    """The features of an SAE as a table: searched, sorted, named and chosen from.
+
+    Of statistics it lists every feature with its density, its largest activation and the token it fires on
+    most. Of activations on a text (with `stats=` also those columns) it lists the features that fire there,
+    by what they are on the token that is pinned or under the pointer. Names are edited in place and kept with
+    the statistics: `table.stats[0].save(path)`.
+
+    Arguments are those of `FeatureView`.
+    """
+
+    _VIEW = "FeatureTable"
+    _PARTS_SHOWN: ClassVar = {"table": True, "panel": False, "strip": True}

@@ -1,0 +1,105 @@
+"""HeadGrid: see the class."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attnwidgets._errors import suggest
+from attnwidgets.views.heads.handlers import head_topics
+from attnwidgets.views.interventions.handlers import Intervening
+from attnwidgets.views.interventions.specs import Intervened
+from attnwidgets.views.wire.reader import is_attributions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attnwidgets.views.wire.handlers import Topic
+
+
+ORDERS = ("all", "within", "groups", "layers")
+"""How heads stand by a statistic: sorted over all, or in each layer; in groups of like value; as they are."""
+_NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
+
+
+class HeadGrid(Intervening):
+    """Thumbnails of every layer and head, max-pooled; a click selects one, the pointer shows it enlarged.
+
+    Heads stand by layer. A statistic of `aw.head_statistics` (mean distance, entropy, diagonal, previous or
+    first token, special tokens, other sentences, ...) sorts them in each layer, over all heads or in groups
+    of like value; a threshold on it, or a name ("3", "3.7", "*.0"), leaves some out. Its values are computed
+    when one is first chosen; of many layers that takes a while, shows how far it is and can be cancelled.
+
+    Arrow keys, Home and End move, Enter selects; `k`, or a right click, knocks a head out for all linked
+    views that ask the model (see `InterventionView`), and crosses it out.
+
+    Args:
+        shown: See `View`.
+        sort: Name of the statistic that the grid opens with, such as "entropy".
+        order: How heads stand by it: "all" sorts all of them, "within" those of each layer, "groups" puts
+            like values beside each other, "layers" leaves every head in its place.
+        lowest_first: The smallest values come first.
+        only: Show only heads whose value is at least this (with `lowest_first`: at most).
+        heads: Show only these, by name: "3" is a layer, "3.7" a head, "*.0" head 0 of every layer.
+        **options: Those of `View`; of the filters `scale`, `color_range` and `palette`.
+
+    Raises:
+        ValueError: An unknown statistic or order (the nearest is named), a statistic that this map has not,
+            or `heads` of another form.
+        TypeError: `only` is no number.
+    """
+
+    _VIEW = "HeadGrid"
+    _FILTERS = ("scale", "color_range", "palette")
+    SHOWS_ALL_HEADS = True
+    PARTS = ("grid",)
+    _KEYWORDS: ClassVar[tuple[str, ...]] = ("sort", "order", "lowest_first", "only", "heads")
+
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        sort: str = "",
+        order: str = "all",
+        lowest_first: bool = False,
+        only: float | None = None,
+        heads: str = "",
+        **options: Any,
+    ) -> None:
+        if order not in ORDERS:
+            known = ", ".join(map(repr, ORDERS))
+            raise ValueError(f"HeadGrid(order={order!r}): it is one of {known}.{suggest(str(order), ORDERS)}")
+        if not all(_NAME.fullmatch(name) for name in re.split(r"[\s,;]+", heads.strip()) if name):
+            raise ValueError(
+                f"HeadGrid(heads={heads!r}): write '3' for a layer, '3.7' for a head, '*.0', ..."
+            )
+        if only is not None and (isinstance(only, bool) or not isinstance(only, (int, float))):
+            raise TypeError(f"HeadGrid(only={only!r}) is not a number.")
+        if only is not None and not sort:
+            raise ValueError(f"HeadGrid(only={only!r}) is a value of a statistic: name it with sort=.")
+        self._grid = {
+            "sort": sort,
+            "order": order if sort else "layers",
+            "lowest": bool(lowest_first),
+            "only": None if only is None else float(only),
+            "heads": heads.strip(),
+        }
+        self._intervened = Intervened.of(shown)
+        super().__init__(shown, **options)
+
+    def _own_options(self) -> dict[str, Any]:
+        if self._grid["sort"]:
+            from attnwidgets.statistics.row_shares import Roles
+            from attnwidgets.statistics.statistic import named
+
+            main = self._explanations[0]
+            [one] = named(self._grid["sort"])
+            is_map = not is_attributions(main) and not main.known("signed")
+            refusal = one.refusal(Roles(main)) if is_map else "only shares of a row have statistics"
+            if refusal:
+                raise ValueError(f"HeadGrid(sort={one.name!r}): {refusal}.")
+        return {"grid": dict(self._grid)}
+
+    def _topics(self) -> Mapping[str, Topic]:
+        topics = self._intervention_topics(rows=False)
+        return head_topics(self) | {"interventions": topics["interventions"]}

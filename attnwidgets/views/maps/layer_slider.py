@@ -1,0 +1,15 @@
+"""LayerSlider: see the class."""
+
+from __future__ import annotations
+
+from attnwidgets.views.base.view import View
+
+
+class LayerSlider(View):
+    """Controls of the shared selection: layer, head or reduction, unit; plays through the layers.
+
+    It draws nothing itself: put it beside a Heatmap or TokenStrip of the same trace.
+    Arguments are those of `View`.
+    """
+
+    _VIEW = "LayerSlider"

@@ -1,0 +1,1 @@
+"""Standalone pages: views in one HTML file that needs neither kernel nor network."""

@@ -1,0 +1,206 @@
+"""What a standalone page holds: matrices, thumbnails and answers, as many as there is room for."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._progress import progress
+from attnwidgets.views.page.escaping import base64_text, json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from attnwidgets.views.base.view import View
+    from attnwidgets.views.wire.sources import Source
+
+LEVEL = 6
+"""How hard bytes are compressed."""
+_OVERVIEW = 2  # matrices of which thumbnails are an overview: one is none
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Heads and layers asked for; None: all."""
+
+    heads: frozenset[int | str] | None
+    layers: frozenset[int] | None
+
+    @classmethod
+    def of(
+        cls, views: Sequence[View], heads: Sequence[int | str] | str, layers: Sequence[int] | str
+    ) -> Choice:
+        """Return the choice that `to_html` was given.
+
+        Raises:
+            ValueError: A text that is not "all".
+            IndexError: No view has such a head or layer.
+        """
+        from attnwidgets.views.wire.axes import span
+        from attnwidgets.views.wire.reader import REDUCTIONS
+
+        sources = [source for view in views for source in view.sources()]
+        known_heads = sorted({n for s in sources for n in s.heads or ()})
+        known_layers = sorted({n for s in sources for n in s.layers})
+        for name, given in (("heads", heads), ("layers", layers)):
+            if isinstance(given, str) and given != "all":
+                raise ValueError(f"{name}={given!r} is neither 'all' nor a list; for one, give [{given!r}].")
+        for head in () if isinstance(heads, str) else heads:
+            if head not in {*known_heads, *REDUCTIONS}:
+                raise IndexError(f"heads: {head!r} is not one of {span(tuple(known_heads))}, 'mean', 'max'.")
+        for layer in () if isinstance(layers, str) else layers:
+            if layer not in known_layers:
+                raise IndexError(
+                    f"layers: {layer!r} is out of range: the layers are {span(tuple(known_layers))}."
+                )
+        return cls(
+            None if isinstance(heads, str) else frozenset(heads),
+            None if isinstance(layers, str) else frozenset(layers),
+        )
+
+    def takes(self, layer: int, head: int | str) -> bool:
+        """Return whether a matrix was asked for."""
+        in_heads = self.heads is None or head == "-" or head in self.heads
+        return in_heads and (self.layers is None or layer in self.layers)
+
+
+@dataclass
+class Archive:
+    """The tiles and thumbnails of one store that do not lie in its eager bytes."""
+
+    thumbs: list[dict[str, Any]] = field(default_factory=list)
+    places: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
+    length: int = 0
+    left_out: int = 0
+    not_computed: int = 0
+
+    def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
+        """Append bytes, and to `places` what they are and where."""
+        places.append({**meta, "offset": self.length, "length": len(data)})
+        self.parts.append(data)
+        self.length += len(data)
+
+
+def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
+    """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
+    from attnwidgets.views.wire.reader import REDUCTIONS
+    from attnwidgets.views.wire.thumbnails import thumbnails
+
+    archive = Archive()
+    main = looked_at(entry["sources"], entry["selection"])
+    sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
+    for source in entry["sources"]:
+        grid = len(source.layers) * len(source.heads or (0,))
+        ready = source.ready
+        if source.unit == source.explanation.unit:
+            archive.not_computed += len(source.layers) - len(ready)
+        ranged = not source.stochastic and not source.large
+        seen = (entry["overview"] or ranged) and (not source.large or source is main)
+        made = thumbnails(source) if seen and grid >= _OVERVIEW and ready and source.id not in sent else None
+        if made is not None:
+            archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, LEVEL))
+    eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
+    full = False
+    for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):
+        if (source.id, layer, head) in eager:
+            continue
+        # Of a long map that the page does not open with, only single heads in its own unit are read.
+        aside = source.long and source is not main
+        if aside and (source.unit != source.explanation.unit or head in REDUCTIONS):
+            archive.left_out += 1
+            continue
+        if full or not choice.takes(layer, head):
+            archive.left_out += 1
+            continue
+        if head not in source.heads_of_tiles(layer):
+            continue
+        tile = source.tile(layer, head)
+        data = zlib.compress(tile.data, LEVEL)
+        if (archive.length + len(data)) * 4 / 3 + 200 * (len(archive.places) + 1) > room:
+            full = True
+            archive.left_out += 1
+            continue
+        archive.add(archive.places, tile.meta(), data)
+    return archive
+
+
+def looked_at(sources: Sequence[Source], selection: Any) -> Source | None:
+    """Return the source that a selection looks at, or the first."""
+    for source in sources:
+        if (source.method, source.stream, source.unit) == (
+            selection.method,
+            selection.stream,
+            selection.unit,
+        ):
+            return source
+    return next(iter(sources), None)
+
+
+def _ranked(
+    sources: Sequence[Source], main: Source | None, selection: Any
+) -> Iterator[tuple[Source, int, int | str]]:
+    """Yield every tile: the selected one, means over heads, small sources, layers near the selected one.
+
+    What a large map is in another unit than `main` comes last, and no layer of one is read to learn its
+    heads.
+    """
+    from attnwidgets.views.wire.reader import REDUCTIONS
+
+    def rank(at: tuple[Source, int, int | str]) -> tuple[Any, ...]:
+        source, layer, head = at
+        rows, cols = source.shape
+        selected = source.method == selection.method and layer == selection.layer and head == selection.head
+        return (
+            not (selected and source.unit == selection.unit),
+            source.large and source is not main,
+            source.large and source is not main and source.unit != source.explanation.unit,
+            # For one matrix of all heads all of them are read.
+            head in REDUCTIONS if source.long else head not in {"-", "mean"},
+            # Few of a long text's fit: those that the slider leads to.
+            source.long and head != selection.head,
+            rows * cols,
+            abs(layer - selection.layer),
+        )
+
+    def heads_of(source: Source, layer: int) -> tuple[int | str, ...]:
+        if source.long or not source.large or source.heads is None:
+            return source.heads_of_tiles(layer)
+        return (*source.heads, *REDUCTIONS)
+
+    everything = [(s, layer, head) for s in sources for layer in s.ready for head in heads_of(s, layer)]
+    yield from sorted(everything, key=rank)
+
+
+def answers_of(
+    views: Sequence[View], names: Sequence[str], room: int
+) -> tuple[dict[str, Any], dict[str, str], int]:
+    """Return what each view answers in a page, by element id the bytes of it, and what had no room.
+
+    A view names first what matters most: from where `room` bytes are spent on, answers are left out.
+    """
+    untold = 0
+    answers: dict[str, Any] = {}
+    blobs: dict[str, str] = {}
+    for view, name in zip(views, names, strict=True):
+        archive = Archive()
+        told = []
+        for topic, args, answer in progress(view.questions_for_page(), "answers of the page"):
+            if room < 0:
+                untold += 1
+                continue
+            meta, buffers = answer()
+            packed = [zlib.compress(data, LEVEL) for data in buffers]
+            room -= sum(map(len, packed)) * 4 // 3 + len(json_text([topic, args, meta])) + 60 * len(packed)
+            if room < 0:
+                untold += 1
+                continue
+            places: list[dict[str, Any]] = []
+            for data in packed:
+                archive.add(places, {}, data)
+            told.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
+        if told:
+            answers[name] = told
+            blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
+    return answers, blobs, untold

@@ -1,0 +1,132 @@
+"""What a view looks at now, resolved as the browser does, and its numbers as the filters leave them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.views.base.filters import filter_words, filtered
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.views.base.view import View
+    from attnwidgets.views.wire.sources import Source
+
+    Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a view looks at: what there is not is replaced by the nearest."""
+
+    view: View
+    source: Source
+    layer: int
+    head: int | str
+    pinned: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, view: View) -> Shown:
+        """Return what a view looks at now."""
+        options, selection = view.options, view.selection
+        sources = list(view.sources())
+        for name in ("method", "stream", "unit"):
+            wanted = options[name] or getattr(selection, name)
+            sources = [one for one in sources if getattr(one, name) == wanted] or [
+                one for one in sources if getattr(one, name) == getattr(sources[0], name)
+            ]
+        source = sources[0]
+        layer = min(source.layers, key=lambda number: abs(number - selection.layer))
+        head: int | str = selection.head
+        if source.heads is None:
+            head = "-"
+        elif head == "-":
+            head = "mean"
+        elif not isinstance(head, str):
+            head = min(source.heads, key=lambda number: abs(number - int(selection.head)))
+        return cls(view, source, layer, head, _pinned(view, source))
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The filters that differ from what the view does by itself: see wire.ts."""
+        return dict(self.view.options.get("filters") or {})
+
+    @property
+    def labels(self) -> tuple[list[str], list[str]]:
+        """Names of the queries and of the keys."""
+        query, key = self.source.axes()
+        return query["labels"], key["labels"]
+
+    def title(self, head: int | str | None = None, about: str = "") -> str:
+        """The view's title, else what is shown; what is said `about` it, and what is left out of it."""
+        base = self.view.options["indexBase"]
+        words = [str(self.view.options["title"]) or self.source.title]
+        if not self.view.options["title"]:
+            if self.source.stream != "self":
+                words.append(self.source.stream)
+            if not self.source.attributions:
+                words.append(f"layer {self.layer + base}")
+            if isinstance(head, str) and head != "-":
+                words.append(f"{head} over heads")
+            elif head is not None and head != "-":
+                words.append(f"head {int(head) + base}")
+        left = filter_words(self.filters, shares=self.source.stochastic)
+        return " · ".join(filter(None, (", ".join(words) + about, left)))
+
+    def seen(self, matrix: NDArray[np.floating], *, masked: bool = True, **other: Any) -> Float:
+        """Return a matrix [query, key], NaN where nothing is shown.
+
+        Args:
+            matrix: [query, key].
+            masked: Show nothing where a causal map looks ahead; else its zeros.
+            other: Filters in place of the view's.
+        """
+        query, key = self.source.axes()
+        shown = filtered(
+            matrix,
+            self.filters | other,
+            special=np.asarray(key["special"], dtype=bool),
+            drops=None if self.source.of_targets else np.asarray(query["special"], dtype=bool),
+            shares=self.source.stochastic,
+        )
+        if masked and self.source.causal and len(shown) == shown.shape[1]:
+            shown[np.triu_indices(len(shown), 1)] = np.nan
+        return shown
+
+    def received(self) -> Float:
+        """Return what every key receives, the mean over queries [key], as a strip shows it.
+
+        Special tokens are no part of the mean; what is small is left out of it as of any row.
+        """
+        _, key = self.source.axes()
+        whole = self.seen(self.source.matrix(self.layer, self.head), masked=False, mass=1.0, least=0.0)
+        counts = np.isfinite(whole).sum(axis=0)
+        mean: Float = np.where(counts > 0, np.nansum(whole, axis=0) / np.maximum(counts, 1), np.nan)
+        special = np.asarray(key["special"], dtype=bool)
+        left = filtered(mean[None], self.filters | {"special": "show"}, special=special, shares=False)
+        return np.asarray(left[0])
+
+
+def _pinned(view: View, source: Source) -> tuple[int, int] | None:
+    """Return the pinned cell in the elements of what is shown; -1 for a side that has none."""
+    cell = view.selection.pinned
+    if cell is None or source.unit == cell.unit:
+        return None if cell is None else (cell.query, cell.key)
+    axes = (
+        (None, source.explanation.axis)
+        if source.attributions
+        else (source.explanation.query, source.explanation.key)
+    )
+
+    def moved(index: int, axis: Any) -> int:
+        if index < 0 or axis is None or not {cell.unit, source.unit} <= set(axis.units):
+            return -1
+        first = min(axis.units[cell.unit].spans[index], default=-1)
+        spans = axis.units[source.unit].spans
+        return next((i for i, span in enumerate(spans) if first in span), -1)
+
+    query, key = (moved(index, axis) for index, axis in zip(cell, axes, strict=True))
+    return None if query < 0 and key < 0 else (query, key)

@@ -1,0 +1,1 @@
+"""Views of a text: its tokens coloured, its attributions, its predictions."""
