@@ -33,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model, tokenizer = aw.demo_model(kind)
         trace = aw.trace(model, tokenizer, getattr(options, kind))
         explorers.append(aw.Explorer(trace))
-        stream = trace.default_stream
+        stack = trace.default_stack
         print(
             f"{trace.model_id}: {len(trace.tokens)} tokens, "
-            f"{trace.n_layers(stream)} layers x {trace.n_heads(stream)} heads, "
+            f"{trace.n_layers(stack)} layers x {trace.n_heads(stack)} heads, "
             f"loaded and traced in {time.perf_counter() - start:.1f} s"
         )
         for guess in trace.predictions(1):

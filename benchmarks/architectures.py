@@ -46,31 +46,30 @@ def asked() -> list[Method]:
 
 
 def verdicts(family: str) -> dict[str, dict[str, str]]:
-    """Return by stream and method why a family is not served, "" where it is."""
+    """Return by stack and method why a family is not served, "" where it is."""
     found = EVERY[family].traced()
     return {
-        stream: {method.name: _refusal(method, found, stream) for method in asked()}
-        for stream in found.streams
+        stack: {method.name: _refusal(method, found, stack) for method in asked()} for stack in found.stacks
     }
 
 
-def _refusal(method: Method, trace: Any, stream: str) -> str:
-    options: dict[str, Any] = {"stream": stream}
+def _refusal(method: Method, trace: Any, stack: str) -> str:
+    options: dict[str, Any] = {"stack": stack}
     if "target" in method.options and trace.logits is not None and not trace.predictions(1):
         options["target"] = token(0, position=0)  # none is meant by default where every token is predicted
     try:
         made: Any = method.function(trace, **options)
         _ = made.values
     except ValueError as error:
-        refused = method.refusal(trace, stream)
+        refused = method.refusal(trace, stack)
         return _plain(str(error) if "target" in options or not refused else refused)
     return ""
 
 
 def _plain(reason: str) -> str:
-    """Return a reason without the names of classes and streams, so that alike reasons are one."""
+    """Return a reason without the names of classes and stacks, so that alike reasons are one."""
     reason = re.sub(
-        r"stream '\w+'", "this stream", _LAYERS.sub("a layer of it", _MODELS.sub("the model", reason))
+        r"stack '\w+'", "this stack", _LAYERS.sub("a layer of it", _MODELS.sub("the model", reason))
     )
     return reason[reason.find(", and ") + 6 :] if reason.startswith("needs ") else reason
 
@@ -79,9 +78,9 @@ def rows(families: Iterable[str], notes: dict[str, str]) -> list[str]:
     """Return lines of the table; reasons that are new are added to `notes` by their letter."""
     lines = []
     for family in families:
-        for stream, found in verdicts(family).items():
+        for stack, found in verdicts(family).items():
             cells = [_cell(reason, notes) for reason in found.values()]
-            lines.append(f"| {family} | {stream} | {' | '.join(cells)} |")
+            lines.append(f"| {family} | {stack} | {' | '.join(cells)} |")
     return lines
 
 
@@ -97,7 +96,7 @@ def _cell(reason: str, notes: dict[str, str]) -> str:
 
 def heading() -> str:
     """Return the first line of the table."""
-    return f"| family | stream | {' | '.join(method.name.replace('_', ' ') for method in asked())} |"
+    return f"| family | stack | {' | '.join(method.name.replace('_', ' ') for method in asked())} |"
 
 
 def table() -> str:

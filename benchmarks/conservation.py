@@ -156,7 +156,7 @@ def attnlrp(found: Any) -> str:
     from attnwidgets.explanations.attribution.conservation import made_up
 
     trace = aw.trace(found, None, **made_up(found))
-    main = trace.streams[0]
+    main = trace.stacks[0]
 
     def target(outputs: Any) -> torch.Tensor:
         values = outputs.logits if "logits" in outputs else outputs.last_hidden_state
@@ -164,7 +164,7 @@ def attnlrp(found: Any) -> str:
         best: torch.Tensor = row[:, row.detach().abs().argmax()]
         return best
 
-    said = aw.lrp(trace, target, stream=main, at="block").provenance["conservation"]
+    said = aw.lrp(trace, target, stack=main, at="block").provenance["conservation"]
     return f"{said['sum'][0] / said['target'][0]:.2f}"
 
 

@@ -71,7 +71,7 @@ def head_view(
         attention,
         tokens,
         sentence_b_start,
-        streams={
+        stacks={
             "encoder": (encoder_attention, encoder_tokens, None),
             "decoder": (decoder_attention, None, decoder_tokens),
             "cross": (cross_attention, encoder_tokens, decoder_tokens),
@@ -129,7 +129,7 @@ def model_view(
         attention,
         tokens,
         sentence_b_start,
-        streams={
+        stacks={
             "encoder": (encoder_attention, encoder_tokens, None),
             "decoder": (decoder_attention, None, decoder_tokens),
             "cross": (cross_attention, encoder_tokens, decoder_tokens),
@@ -144,32 +144,32 @@ def _trace(
     tokens: Sequence[str] | None,
     second: int | None,
     *,
-    streams: dict[str, tuple[Any, Sequence[str] | None, Sequence[str] | None]],
+    stacks: dict[str, tuple[Any, Sequence[str] | None, Sequence[str] | None]],
     prettify: bool,
 ) -> GivenTrace:
-    """Return the arguments of both calls as a trace: one stream, or those of an encoder-decoder.
+    """Return the arguments of both calls as a trace: one stack, or those of an encoder-decoder.
 
     Args:
-        attention: Of a model with one stream.
+        attention: Of a model with one stack.
         tokens: Its tokens.
         second: Where its second text begins.
-        streams: For "encoder", "decoder" and "cross": weights, tokens of the input, tokens of the output.
+        stacks: For "encoder", "decoder" and "cross": weights, tokens of the input, tokens of the output.
         prettify: Whether tokens are shown as text rather than as the vocabulary spells them.
     """
-    given = {name: weights for name, (weights, _, _) in streams.items() if weights is not None}
-    sides = {"encoder_tokens": streams["cross"][1], "decoder_tokens": streams["cross"][2]}
+    given = {name: weights for name, (weights, _, _) in stacks.items() if weights is not None}
+    sides = {"encoder_tokens": stacks["cross"][1], "decoder_tokens": stacks["cross"][2]}
     if attention is not None:
         if tokens is None:
             raise ValueError("tokens is required: one string for each token of attention.")
         if also := [f"{name}_attention" for name in given] + [n for n, t in sides.items() if t is not None]:
-            raise ValueError(f"attention is for models with one stream: {also[0]} cannot stand beside it.")
+            raise ValueError(f"attention is for models with one stack: {also[0]} cannot stand beside it.")
         trace = from_attentions(attention, list(tokens), second_text=second)
     else:
         if not given:
             raise ValueError(
                 "give attention (with tokens), or encoder_attention, decoder_attention or cross_attention."
             )
-        for name, (weights, *labels) in streams.items():
+        for name, (weights, *labels) in stacks.items():
             for side, label in zip(sides, labels, strict=True):
                 needs = name == "cross" or side.startswith(name)
                 if weights is not None and needs and label is None:
@@ -191,10 +191,10 @@ def _as_spelled(trace: GivenTrace, tokens: Any, sides: dict[str, Any]) -> GivenT
         "decoder": (first, first),
         "cross": (first, second),
     }
-    for name, stream in trace.stream_table.items():
-        query = _spelled(stream.query, labels[name][0])
-        key = query if stream.key is stream.query else _spelled(stream.key, labels[name][1])
-        trace.stream_table[name] = dataclasses.replace(stream, query=query, key=key)
+    for name, stack in trace.stack_table.items():
+        query = _spelled(stack.query, labels[name][0])
+        key = query if stack.key is stack.query else _spelled(stack.key, labels[name][1])
+        trace.stack_table[name] = dataclasses.replace(stack, query=query, key=key)
     return trace
 
 
@@ -208,9 +208,9 @@ def _spelled(axis: TokenAxis, tokens: Sequence[str]) -> TokenAxis:
 def _maps(
     trace: GivenTrace, layers: Sequence[int] | None, heads: Sequence[int] | None
 ) -> MixingMap | list[MixingMap]:
-    """Return the attention of every stream, of the layers and heads that are included."""
+    """Return the attention of every stack, of the layers and heads that are included."""
     maps = [
-        attention_map(trace, stream=name).select(layer=layers, head=heads)
-        for name in dict.fromkeys((trace.default_stream, *trace.streams))
+        attention_map(trace, stack=name).select(layer=layers, head=heads)
+        for name in dict.fromkeys((trace.default_stack, *trace.stacks))
     ]
     return maps[0] if len(maps) == 1 else maps

@@ -7,7 +7,7 @@ Nothing in this package imports torch, transformers or matplotlib when it is loa
 
 from __future__ import annotations
 
-from attnwidgets.explanations.explanation import Explanation, Prediction, Predictions
+from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.registry.registry import Method, MethodTable, explain, method, methods
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
@@ -20,8 +20,6 @@ __all__ = [
     "Method",
     "MethodTable",
     "MixingMap",
-    "Prediction",
-    "Predictions",
     "explain",
     "method",
     "methods",

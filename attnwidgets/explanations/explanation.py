@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.arrays import Array
 
 
-class Prediction(NamedTuple):
+class Outcome(NamedTuple):
     """One outcome the model considered: its display string, probability and id."""
 
     label: str
@@ -33,18 +33,16 @@ class Prediction(NamedTuple):
     id: int
 
 
-class Predictions(NamedTuple):
+class Outcomes(NamedTuple):
     """What the model predicted: a title ("next token", "class") and the outcomes, most probable first."""
 
     title: str
-    items: tuple[Prediction, ...]
+    items: tuple[Outcome, ...]
 
     @staticmethod
-    def of(title: str, items: Iterable[Any]) -> Predictions:
+    def of(title: str, items: Iterable[Any]) -> Outcomes:
         """Return predictions from anything with label, probability and id."""
-        return Predictions(
-            title, tuple(Prediction(str(i.label), float(i.probability), int(i.id)) for i in items)
-        )
+        return Outcomes(title, tuple(Outcome(str(i.label), float(i.probability), int(i.id)) for i in items))
 
 
 class Explanation(Table, Viewable):
@@ -53,7 +51,7 @@ class Explanation(Table, Viewable):
     Attributes:
         method: Name of the method in the registry.
         unit: Name of the unit that the axes are read in.
-        stream: "self", or "encoder", "decoder" or "cross".
+        stack: "self", or "encoder", "decoder" or "cross".
         provenance: How the numbers came about: method, options, model, text, paper, and `steps`, what was
             done to them since, in words.
         trace_id: The trace that the numbers belong to; views of one trace are linked.
@@ -68,11 +66,11 @@ class Explanation(Table, Viewable):
 
     method: str
     unit: str
-    stream: str
+    stack: str
     provenance: Mapping[str, Any]
     trace_id: str
     warning: str
-    predictions: Predictions
+    predictions: Outcomes
     dtype: str
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -85,11 +83,11 @@ class Explanation(Table, Viewable):
         *,
         method: str,
         unit: str,
-        stream: str = "self",
+        stack: str = "self",
         provenance: Mapping[str, Any] | None = None,
         trace_id: str = "",
         warning: str = "",
-        predictions: Predictions | None = None,
+        predictions: Outcomes | None = None,
         dtype: str | None = None,
     ) -> None:
         """Fill in what all explanations share."""
@@ -100,11 +98,11 @@ class Explanation(Table, Viewable):
         self._set(
             method=method,
             unit=unit,
-            stream=stream,
+            stack=stack,
             provenance=frozen(history),
             trace_id=trace_id or f"numbers-{uuid.uuid4().hex[:12]}",  # nobody's trace: linked to nothing else
             warning=warning,
-            predictions=predictions or Predictions("", ()),
+            predictions=predictions or Outcomes("", ()),
             dtype=dtype or "float32",
         )
 
@@ -116,7 +114,7 @@ class Explanation(Table, Viewable):
         return {
             "method": self.method,
             "unit": self.unit,
-            "stream": self.stream,
+            "stack": self.stack,
             "provenance": history,
             "trace_id": self.trace_id,
             "warning": self.warning,
@@ -231,8 +229,8 @@ class Explanation(Table, Viewable):
         sizes = ", ".join(f"{name} {size}" for name, size in zip(self.axis_names, self.shape, strict=True))
         by = "" if f"by {self.unit}" in self.title else f" by {self.unit}"
         parts = [f"{self.kind} {self.title} [{sizes}]{by}"]
-        if self.stream != "self":
-            parts.append(f"stream {self.stream}")
+        if self.stack != "self":
+            parts.append(f"stack {self.stack}")
         if self.provenance.get("model"):
             parts.append(str(self.provenance["model"]))
         if self.provenance.get("text"):
@@ -297,10 +295,11 @@ def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explan
 def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that `Explanation._describe_common` described."""
     title, items = described["predictions"]
-    names = ("method", "unit", "stream", "provenance", "trace_id", "warning")
+    names = ("method", "unit", "provenance", "trace_id", "warning")
     return {name: described[name] for name in names} | {
+        "stack": described.get("stack") or described["stream"],  # files saved before 0.1.0 call it "stream"
         "dtype": described.get("dtype"),  # what was saved before there was one is float32
-        "predictions": Predictions(title, tuple(Prediction(*item) for item in items)),
+        "predictions": Outcomes(title, tuple(Outcome(*item) for item in items)),
     }
 
 

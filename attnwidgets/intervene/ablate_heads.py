@@ -38,7 +38,7 @@ def ablate_heads(
     how: How = "zero",
     *,
     reference: Any = None,
-    stream: str | None = None,
+    stack: str | None = None,
     seed: int = 0,
 ) -> Intervention:
     """Take away what heads write, while a `with` block runs.
@@ -57,14 +57,14 @@ def ablate_heads(
             write at a random token of `reference`, the same token for all heads and layers; "patch", what
             they write at the same position in the one trace that `reference` is (positions beyond it stay).
         reference: A trace or several, by the same model; the model runs once on each, as it is now.
-        stream: Which attention, where there are several ("encoder", "decoder", "cross").
+        stack: Which attention, where there are several ("encoder", "decoder", "cross").
         seed: Of what "resample" draws.
 
     Returns:
         A context manager; the model is as it was when it is left, also after an exception.
 
     Raises:
-        ValueError: For an unknown `how` or stream; a reference that is missing, not needed, or by another
+        ValueError: For an unknown `how` or stack; a reference that is missing, not needed, or by another
             model.
         IndexError: Where there is no such layer or head.
         TypeError: Where `heads` are none.
@@ -82,7 +82,7 @@ def ablate_heads(
             else "reference is for how='mean', 'resample' or 'patch'; 'zero' needs none."
         )
         raise ValueError(message)
-    name, own = sites_of(model, stream)
+    name, own = sites_of(model, stack)
     chosen = chosen_heads(heads, own)
     written = None
     several: list[Trace] = []
@@ -99,14 +99,14 @@ class _Ablation(Intervention):
     def __init__(
         self,
         model: Any,
-        stream: str,
+        stack: str,
         heads: Mapping[int, tuple[int, ...]],
         how: How,
         written: Mapping[int, Tensor] | None,
         seed: int,
         said: str,
     ) -> None:
-        where = frozenset((stream, layer) for layer, own in heads.items() if own)
+        where = frozenset((stack, layer) for layer, own in heads.items() if own)
         super().__init__(model, "ablate_heads", said, where)
         self._heads, self._how, self._written, self._seed = heads, how, written, seed
 
@@ -139,7 +139,7 @@ class _Ablation(Intervention):
 
 
 def _reference(
-    model: Any, traces: Sequence[Any], how: How, stream: str, layers: Sequence[int]
+    model: Any, traces: Sequence[Any], how: How, stack: str, layers: Sequence[int]
 ) -> dict[int, Tensor]:
     """Return what heads write in the reference, by layer [head, token, dim].
 
@@ -155,21 +155,21 @@ def _reference(
         if not isinstance(trace, Trace) or trace.model is None or unwrap(trace.model) is not inner:
             message = f"reference[{number}] is no trace by this model; make it with aw.trace(model, ...)."
             raise ValueError(message)
-        for layer, own in written(trace, stream).items():
+        for layer, own in written(trace, stack).items():
             if layer in found:
                 found[layer].append(own)
     return {layer: torch.cat(several, dim=1) for layer, several in found.items()}
 
 
-def written(trace: Trace, stream: str) -> dict[int, Tensor]:
-    """Return what the heads of a stream write for a trace's input, by layer [head, token, dim]."""
+def written(trace: Trace, stack: str) -> dict[int, Tensor]:
+    """Return what the heads of a stack write for a trace's input, by layer [head, token, dim]."""
     model = unwrap(trace.model)
     turns = Turns(sites(trace))
     found: dict[int, Tensor] = {}
 
     def listen(module: nn.Module, output: Tensor) -> None:
         place = turns.of(module)
-        if place is not None and place[0] == stream:
+        if place is not None and place[0] == stack:
             found[place[1]] = output[0].detach()
 
     options: dict[str, Any] = {"return_dict": True}

@@ -37,7 +37,7 @@ def edit_attention(
     *,
     query: Any = None,
     key: int | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     seed: int = 0,
 ) -> Intervention:
     """Set rows of attention by hand, while a `with` block runs; everything after it follows from them.
@@ -54,21 +54,21 @@ def edit_attention(
             Rows and columns beyond a matrix (tokens that are generated) stay and count as zeros.
         query: Positions of the rows; None for all.
         key: The one token that "one_hot" reads.
-        stream: Which attention, where there are several ("encoder", "decoder", "cross").
+        stack: Which attention, where there are several ("encoder", "decoder", "cross").
         seed: Of what "permuted" draws.
 
     Returns:
         A context manager; the model is as it was when it is left, also after an exception.
 
     Raises:
-        ValueError: For an unknown `to` or stream; a `key` that is missing or not needed; a matrix of
+        ValueError: For an unknown `to` or stack; a `key` that is missing or not needed; a matrix of
             another shape, with negative or infinite numbers, or with weight where a query may not read (when
             the model runs).
         IndexError: Where there is no such layer or head.
 
     Source: Jain and Wallace 2019, section 4.2.1 (permuted); Wiegreffe and Pinter 2019, section 3.2 (uniform).
     """
-    name, own = sites_of(model, stream)
+    name, own = sites_of(model, stack)
     chosen = chosen_heads(dict.fromkeys(some_layers(None, own), "all") if heads is None else heads, own)
     matrix = None
     if isinstance(to, str):
@@ -113,7 +113,7 @@ class _Edit(Intervention):
     def __init__(
         self,
         model: Any,
-        stream: str,
+        stack: str,
         heads: Mapping[int, tuple[int, ...]],
         kind: str,
         matrix: Tensor | None,
@@ -122,7 +122,7 @@ class _Edit(Intervention):
         seed: int,
         said: str,
     ) -> None:
-        where = frozenset((stream, layer) for layer, own in heads.items() if own)
+        where = frozenset((stack, layer) for layer, own in heads.items() if own)
         super().__init__(model, "edit_attention", said, where)
         self._heads, self._to, self._matrix = heads, kind, matrix
         self._rows, self._column, self._seed = rows, column, seed

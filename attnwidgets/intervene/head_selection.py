@@ -11,26 +11,26 @@ from attnwidgets.tracing.attention_modules import sites
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
-    from attnwidgets.tracing.attention_modules import Site
+    from attnwidgets.tracing.attention_modules import AttentionModule
 
 
-def sites_of(model: Any, stream: str | None) -> tuple[str, tuple[Site, ...]]:
-    """Return a stream's name and its attention modules.
+def sites_of(model: Any, stack: str | None) -> tuple[str, tuple[AttentionModule, ...]]:
+    """Return a stack's name and its attention modules.
 
     Raises:
-        ValueError: Where there is no such stream.
+        ValueError: Where there is no such stack.
     """
     table = sites(model)
-    if stream is None:
+    if stack is None:
         preferred = (name for name in ("self", "encoder", "text") if name in table)
-        stream = next(preferred, next(iter(table)))
-    if stream not in table:
-        message = f"stream {stream!r} is not one of {listed(table)}.{suggest(stream, table)}"
+        stack = next(preferred, next(iter(table)))
+    if stack not in table:
+        message = f"stack {stack!r} is not one of {listed(table)}.{suggest(stack, table)}"
         raise ValueError(message)
-    return stream, table[stream]
+    return stack, table[stack]
 
 
-def chosen_heads(heads: Any, own: tuple[Site, ...]) -> dict[int, tuple[int, ...]]:
+def chosen_heads(heads: Any, own: tuple[AttentionModule, ...]) -> dict[int, tuple[int, ...]]:
     """Return heads by layer.
 
     Args:
@@ -64,7 +64,7 @@ def _is_pair(heads: Any) -> bool:
     return isinstance(heads, tuple) and bool(heads) and not isinstance(heads[0], tuple)
 
 
-def _heads(wanted: Any, site: Site, layer: int) -> tuple[int, ...]:
+def _heads(wanted: Any, site: AttentionModule, layer: int) -> tuple[int, ...]:
     count = site.n_heads
     if isinstance(wanted, str):
         if wanted != "all":
@@ -82,12 +82,12 @@ def _heads(wanted: Any, site: Site, layer: int) -> tuple[int, ...]:
         raise IndexError(message) from error
 
 
-def some_layers(layers: Any, own: tuple[Site, ...]) -> tuple[int, ...]:
+def some_layers(layers: Any, own: tuple[AttentionModule, ...]) -> tuple[int, ...]:
     """Return layers by number, several, a slice, or None for all."""
     return tuple(range(len(own))) if layers is None else pick(layers, range(len(own)), "layer")
 
 
-def positions(tokens: Any, name: str, model: Any, stream: str, side: int) -> frozenset[int]:
+def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> frozenset[int]:
     """Return positions of tokens.
 
     Args:
@@ -95,14 +95,14 @@ def positions(tokens: Any, name: str, model: Any, stream: str, side: int) -> fro
             trace.
         name: Of the argument.
         model: A model, or a trace, which knows how many tokens there are.
-        stream: Whose tokens.
+        stack: Whose tokens.
         side: 0 for queries, 1 for keys.
 
     Raises:
         ValueError: Where a position is out of range.
         TypeError: Where it is none.
     """
-    count = len(model.axes(stream)[side]) if isinstance(model, Trace) else None
+    count = len(model.axes(stack)[side]) if isinstance(model, Trace) else None
     if isinstance(tokens, slice):
         if count is None and (tokens.stop is None or min(tokens.start or 0, tokens.stop) < 0):
             message = f"{name}={tokens}: where a text ends is known from a trace only: pass a trace."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.predictions import Prediction
 
-# What the first blocks of a trace returned, by stream; it goes when the trace goes.
+# What the first blocks of a trace returned, by stack; it goes when the trace goes.
 _returned: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()
 
 
@@ -115,27 +115,27 @@ class Replay:
             options["output_hidden_states"], kept = True, {}
         inputs = {name: _copied(value, copies) for name, value in self._trace.inputs.items()}
         returned = self._outputs(kept, copies)
-        with ExitStack() as stack:
+        with ExitStack() as exits:
             for one in interventions:
-                stack.enter_context(one)
+                exits.enter_context(one)
             # The first blocks were recorded so; nothing of it is to differ by rounding.
-            stack.enter_context(recording(self._model))
-            stack.enter_context(self._short(kept, returned, copies))
-            self._keep(kept, returned, stack)
+            exits.enter_context(recording(self._model))
+            exits.enter_context(self._short(kept, returned, copies))
+            self._keep(kept, returned, exits)
             return self._trace.call(self._model, inputs, options, {})
 
     def _kept(self, where: set[tuple[str, int]]) -> dict[str, int]:
-        """Return how many of the first blocks of every stream are not run."""
+        """Return how many of the first blocks of every stack are not run."""
         found = {}
-        for stream, names in self._names.items():
-            if stream == "encoder":
-                touched = [layer for one, layer in where if one == stream]
-            elif stream == "decoder":
+        for stack, names in self._names.items():
+            if stack == "encoder":
+                touched = [layer for one, layer in where if one == stack]
+            elif stack == "decoder":
                 touched = [0 if one == "encoder" else layer for one, layer in where]
             else:
-                touched = [layer for one, layer in where if one == stream or len(self._names) == 1]
+                touched = [layer for one, layer in where if one == stack or len(self._names) == 1]
             # A block that is several layers counts its calls to know which it is.
-            found[stream] = min(touched, default=len(names)) if len(set(names)) == len(names) else 0
+            found[stack] = min(touched, default=len(names)) if len(set(names)) == len(names) else 0
         return found
 
     @contextmanager
@@ -145,40 +145,40 @@ class Replay:
         """Let the first blocks hand out what they returned when the trace was made."""
         patched: list[nn.Module] = []
         try:
-            for stream, count in kept.items():
-                for layer, name in enumerate(self._names[stream][: min(count, len(returned[stream]))]):
+            for stack, count in kept.items():
+                for layer, name in enumerate(self._names[stack][: min(count, len(returned[stack]))]):
                     module = self._model.get_submodule(name)
-                    _shorten(module, returned[stream][layer], copies)
+                    _shorten(module, returned[stack][layer], copies)
                     patched.append(module)
             yield
         finally:
             for module in patched:
                 del module.forward
 
-    def _keep(self, kept: Mapping[str, int], returned: Mapping[str, list[Any]], stack: ExitStack) -> None:
+    def _keep(self, kept: Mapping[str, int], returned: Mapping[str, list[Any]], exits: ExitStack) -> None:
         """Keep what those of the first blocks return that are not known yet."""
-        for stream, count in kept.items():
-            own = returned[stream]
-            for name in self._names[stream][len(own) : count]:
+        for stack, count in kept.items():
+            own = returned[stack]
+            for name in self._names[stack][len(own) : count]:
 
                 def keep(*given: Any, own: list[Any] = own) -> None:
                     own.append(_copied(given[-1], 1))
 
-                stack.callback(self._model.get_submodule(name).register_forward_hook(keep).remove)
+                exits.callback(self._model.get_submodule(name).register_forward_hook(keep).remove)
 
     def _outputs(self, kept: Mapping[str, int], copies: int) -> Mapping[str, list[Any]]:
-        """Return what is known of the first blocks of every stream; all that is needed where copies run."""
-        found = _returned.setdefault(self._trace, {stream: [] for stream in self._names})
-        if copies > 1 and any(len(found[stream]) < count for stream, count in kept.items()):
+        """Return what is known of the first blocks of every stack; all that is needed where copies run."""
+        found = _returned.setdefault(self._trace, {stack: [] for stack in self._names})
+        if copies > 1 and any(len(found[stack]) < count for stack, count in kept.items()):
             options: dict[str, Any] = {"return_dict": True}
             if "use_cache" in forward_parameters(self._model):
                 options["use_cache"] = False
-            with ExitStack() as stack:
+            with ExitStack() as exits:
                 for own in found.values():
                     own.clear()
-                whole = {stream: len(names) for stream, names in self._names.items() if kept.get(stream)}
-                self._keep(whole, found, stack)
-                stack.enter_context(recording(self._model))
+                whole = {stack: len(names) for stack, names in self._names.items() if kept.get(stack)}
+                self._keep(whole, found, exits)
+                exits.enter_context(recording(self._model))
                 self._trace.call(self._model, self._trace.inputs, options, {})
         return found
 

@@ -167,7 +167,7 @@ def _plan(
     stack: str | None,
 ) -> dict[int, str]:
     """Return the part of every parameter that is to be drawn, by the parameter's id."""
-    from attnwidgets.tracing.block_names import stacks as stacks_of
+    from attnwidgets.tracing.block_names import block_lists as stacks_of
 
     stacks = stacks_of(model)
     everything = layers == "all" and stack is None and embeddings is not False and head is not False
@@ -241,9 +241,9 @@ def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[in
 
 def _located(model: nn.Module, path: str) -> dict[int, _Place]:
     """Return where every parameter lies, by its id."""
-    from attnwidgets.tracing.block_names import stacks
+    from attnwidgets.tracing.block_names import block_lists
 
-    others = tuple(f"{other}." for other in stacks(model) if other != path)
+    others = tuple(f"{other}." for other in block_lists(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))
     start = next(place for place, (name, _) in enumerate(named) if name.startswith(f"{path}."))
     found: dict[int, _Place] = {}

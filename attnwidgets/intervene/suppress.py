@@ -32,7 +32,7 @@ def suppress(
     *,
     heads: Any = None,
     renormalize: bool = True,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Intervention:
     """Let some tokens not be read by some others, while a `with` block runs.
 
@@ -47,19 +47,19 @@ def suppress(
         heads: Only in these heads; see `aw.ablate_heads`. None for all of all layers.
         renormalize: Whether what is left of a row is scaled to sum to one; else the sources' weights are
             zeros and the rest is as it was.
-        stream: Which attention, where there are several ("encoder", "decoder", "cross").
+        stack: Which attention, where there are several ("encoder", "decoder", "cross").
 
     Returns:
         A context manager; the model is as it was when it is left, also after an exception.
 
     Raises:
-        ValueError: Where a position is out of range, or the stream is unknown.
+        ValueError: Where a position is out of range, or the stack is unknown.
         IndexError: Where there is no such layer or head.
 
     Source: Bogdan et al. 2025, Thought Anchors, section 5 (of sentences, in all layers and heads); Geva et
     al. 2023, section 4 (attention knockout).
     """
-    name, own = sites_of(model, stream)
+    name, own = sites_of(model, stack)
     chosen = chosen_heads(dict.fromkeys(some_layers(None, own), "all") if heads is None else heads, own)
     sources = positions(source, "source", model, name, 1)
     targets = None if target is None else positions(target, "target", model, name, 0)
@@ -72,7 +72,7 @@ def suppress(
     )
 
 
-def drop_tokens(model: Any, tokens: Any, *, stream: str | None = None) -> Intervention:
+def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Intervention:
     """Let no other token read some tokens, in all layers and heads, while a `with` block runs.
 
     The same as an attention mask that hides them, but for their own rows, which nobody reads (a model that
@@ -81,15 +81,15 @@ def drop_tokens(model: Any, tokens: Any, *, stream: str | None = None) -> Interv
     Args:
         model: A transformers model, or a trace of one.
         tokens: Their positions.
-        stream: Which attention, where there are several ("encoder", "decoder", "cross").
+        stack: Which attention, where there are several ("encoder", "decoder", "cross").
 
     Returns:
         A context manager; the model is as it was when it is left, also after an exception.
 
     Raises:
-        ValueError: Where a position is out of range, or the stream is unknown.
+        ValueError: Where a position is out of range, or the stack is unknown.
     """
-    name, own = sites_of(model, stream)
+    name, own = sites_of(model, stack)
     chosen = chosen_heads(dict.fromkeys(some_layers(None, own), "all"), own)
     dropped = positions(tokens, "tokens", model, name, 1)
     said = f"tokens {spoken(dropped)} dropped"
@@ -104,7 +104,7 @@ class _Suppression(Intervention):
         model: Any,
         kind: str,
         said: str,
-        stream: str,
+        stack: str,
         heads: Mapping[int, tuple[int, ...]],
         sources: frozenset[int],
         targets: frozenset[int] | None,
@@ -112,7 +112,7 @@ class _Suppression(Intervention):
         *,
         renormalize: bool,
     ) -> None:
-        where = frozenset((stream, layer) for layer, own in heads.items() if own and sources)
+        where = frozenset((stack, layer) for layer, own in heads.items() if own and sources)
         super().__init__(model, kind, said, where)
         self._heads, self._sources, self._targets = heads, sources, targets
         self._after, self._renormalize = after, renormalize
@@ -128,7 +128,7 @@ class _Suppression(Intervention):
         pairs = torch.zeros(weights.shape[2:], dtype=torch.bool)
         for row in rows:
             pairs[row, columns] = True
-        if self._targets is None and seen.stream != "cross":
+        if self._targets is None and seen.stack != "cross":
             # A token goes on reading itself.
             own = torch.arange(len(pairs)) + seen.first_query - seen.first_key
             there = (own >= 0) & (own < pairs.shape[1])

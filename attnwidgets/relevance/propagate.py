@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.relevance.settings import Bias, Rule
     from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.trace import Trace
 
     # Takes a model's outputs and returns the numbers to explain, differentiably.
@@ -34,13 +34,13 @@ class Relevances:
 
     Attributes:
         scores: What was explained, [target].
-        inputs: By stream: what its tokens are read as, [target, token], float64; of a model's own input by
+        inputs: By stack: what its tokens are read as, [target, token], float64; of a model's own input by
             its name, [target, ...].
-        states: By stream: what every block is given and, last, what the last one returns,
+        states: By stack: what every block is given and, last, what the last one returns,
             [target, layer, token].
-        beside: By stream: what its blocks are given beside the hidden states (a decoder's: the encoder's
+        beside: By stack: what its blocks are given beside the hidden states (a decoder's: the encoder's
             states), [target, block].
-        heads: By stream and layer: what every head writes, [target, head, token].
+        heads: By stack and layer: what every head writes, [target, head, token].
         values: By name of a site: what passes it, [token, width], ...
         gradients: ... and the gradients there, [target, token, width].
     """
@@ -53,16 +53,16 @@ class Relevances:
     values: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
 
-    def total(self, stream: str, layer: int) -> Tensor:
-        """Return all relevance where a stream has come to a layer, [target].
+    def total(self, stack: str, layer: int) -> Tensor:
+        """Return all relevance where a stack has come to a layer, [target].
 
-        What else reaches the blocks from there on counts with it, or what enters the other streams.
+        What else reaches the blocks from there on counts with it, or what enters the other stacks.
         """
-        found = self.states[stream][:, layer].sum(-1)
-        beside = self.beside.get(stream)
+        found = self.states[stack][:, layer].sum(-1)
+        beside = self.beside.get(stack)
         if beside is not None and bool(beside.any()):
             return found + beside[:, layer:].sum(-1)
-        return found + sum(other[:, 0].sum(-1) for name, other in self.states.items() if name != stream)
+        return found + sum(other[:, 0].sum(-1) for name, other in self.states.items() if name != stack)
 
 
 def propagate(
@@ -74,7 +74,7 @@ def propagate(
     bias: Bias = "absorb",
     place: Place = "embedding",
     heads: bool = False,
-    sites: Sequence[Site] = (),
+    sites: Sequence[HookPoint] = (),
     hidden_states: bool = False,
     precision: Precision = "float32",
     insist: bool = False,
@@ -105,9 +105,9 @@ def propagate(
         ExitStack() as stack,
     ):
         for site in sites:
-            from attnwidgets.tracing.hooks.hook import tapped
+            from attnwidgets.tracing.hooks.hook import hooked
 
-            stack.enter_context(tapped(run.model, site, _keeper(passing, site.name)))
+            stack.enter_context(hooked(run.model, site, _keeper(passing, site.name)))
         graph = run(
             keep=("heads",) if heads else (),
             hidden_states=hidden_states,
@@ -121,7 +121,7 @@ def propagate(
             # Kept to the last, so that what went wrong can be asked.
             back = gradients(value, list(places.values()), again=True)
             if not usable([back[index] for index in ends], graph):
-                raise ValueError(diagnosis(value, graph, trace.default_stream, purpose))
+                raise ValueError(diagnosis(value, graph, trace.default_stack, purpose))
             for at, gradient in zip(places, back, strict=True):
                 found[at].append(_kept(at[0], places[at].detach(), gradient))
         together = torch.stack([value.detach().cpu() for value in values])
@@ -164,12 +164,12 @@ def _together(graph: Graph, scores: Tensor, found: dict[At, Tensor]) -> Relevanc
         return [tensor for at, tensor in found.items() if at[:2] == (kind, name)]
 
     beside = {}
-    for stream, blocks in graph.beside.items():
+    for stack, blocks in graph.beside.items():
         sums = [
-            sum((found["beside", stream, block, i] for i in range(len(given))), torch.zeros_like(scores))
+            sum((found["beside", stack, block, i] for i in range(len(given))), torch.zeros_like(scores))
             for block, given in enumerate(blocks)
         ]
-        beside[stream] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)
+        beside[stack] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)
     return Relevances(
         scores,
         {name: rows("inputs", name)[0] for name in graph.inputs},

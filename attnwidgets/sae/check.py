@@ -12,7 +12,7 @@ from attnwidgets.sae.corpus import Corpus, batches, by_token, counts_mask
 from attnwidgets.sae.locate import beside, elsewhere
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.tracing.hooks.hook import reading
-from attnwidgets.tracing.hooks.hook_point import Site, resolve_site
+from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:
@@ -134,17 +134,17 @@ def check(
     )
 
 
-def site_of(sae: SAE, model: nn.Module, site: str | None = None) -> Site:
+def site_of(sae: SAE, model: nn.Module, site: str | None = None) -> HookPoint:
     """Return where an SAE's states are in a model, and refuse one whose residual stream is of another width.
 
     Raises:
         ValueError: If there is no such place, or its width is not the SAE's.
     """
     if site is not None:
-        place = resolve_site(model, site)
+        place = resolve_hook_point(model, site)
     else:
         other = sae.metadata.get("hf_hook_name")
-        place = resolve_site(model, sae.site, *([str(other)] if other else []))
+        place = resolve_hook_point(model, sae.site, *([str(other)] if other else []))
     config: Any = getattr(model, "config", None)
     width = getattr(getattr(config, "text_config", None) or config, "hidden_size", None)
     if place.residual and isinstance(width, int):
@@ -152,7 +152,7 @@ def site_of(sae: SAE, model: nn.Module, site: str | None = None) -> Site:
     return place
 
 
-def require_width(sae: SAE, width: int, site: Site, model: nn.Module) -> None:
+def require_width(sae: SAE, width: int, site: HookPoint, model: nn.Module) -> None:
     """Raise ValueError unless states are as wide as the SAE reads them."""
     if width != sae.d_in:
         raise ValueError(
@@ -177,7 +177,7 @@ def _known_bos(sae: SAE, tokenizer: Any) -> bool | None:
     return bool(said) if said is not None else None
 
 
-def _states(model: nn.Module, corpus: Corpus, site: Site) -> Tensor:
+def _states(model: nn.Module, corpus: Corpus, site: HookPoint) -> Tensor:
     """Return the states of all tokens that count [token, width]."""
     found = [states for states, _ in counted(model, corpus, site)]
     if not found or not sum(len(states) for states in found):
@@ -185,7 +185,7 @@ def _states(model: nn.Module, corpus: Corpus, site: Site) -> Tensor:
     return torch.cat(found)
 
 
-def counted(model: nn.Module, corpus: Corpus, site: Site) -> Iterator[tuple[Tensor, Any]]:
+def counted(model: nn.Module, corpus: Corpus, site: HookPoint) -> Iterator[tuple[Tensor, Any]]:
     """Yield the states of the tokens that count [token, width] and their windows, of a borrowed model."""
     with reading(model, site) as read:
         for windows in batches(corpus.windows(), _BATCH_TOKENS):
@@ -194,7 +194,7 @@ def counted(model: nn.Module, corpus: Corpus, site: Site) -> Iterator[tuple[Tens
             yield states[mask], windows
 
 
-def _complaints(sae: SAE, found: Measures, site: Site) -> Iterator[str]:
+def _complaints(sae: SAE, found: Measures, site: HookPoint) -> Iterator[str]:
     explained = found.explained_variance
     if not explained >= _LOW:
         yield (

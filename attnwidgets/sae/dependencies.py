@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.sae.corpus import Corpus
     from attnwidgets.sae.sae import SAE
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 _LABELS = ("site", "model_name", "metadata", "origin")  # of an SAE: they change no number
 _OTHER = {
@@ -27,7 +27,7 @@ _OTHER = {
 }
 
 
-def states_about(prints: tuple[str, str], corpus: Corpus, site: Site, **options: Any) -> dict[str, Any]:
+def states_about(prints: tuple[str, str], corpus: Corpus, site: HookPoint, **options: Any) -> dict[str, Any]:
     """Return what the states of a corpus depend on, but for its texts (JSON-able).
 
     Args:

@@ -46,7 +46,7 @@ class FeatureActivations(Explanation):
         axis: The axis of the tokens, or their labels.
         error: [token], the length of what the SAE misses of a state, divided by the state's; or None.
         unit: The unit of the axis.
-        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        method, stack, provenance, trace_id, warning, predictions: see `Explanation`.
 
     Raises:
         ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.

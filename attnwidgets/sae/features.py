@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.explanations.results.trace_protocol import carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.sae.check import require_width, site_of
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.sae import SAE, as_sae
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from attnwidgets.sae.coder import Activation
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.trace import Trace
 
 PAPER = "Bricken et al. 2023, Towards Monosemanticity; Cunningham et al. 2024, ICLR"
@@ -32,7 +32,7 @@ def sae_features(
     *,
     activation: Activation = "raw",
     site: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> FeatureActivations:
     """Which features of an SAE fire on the tokens of a text, and how much.
 
@@ -43,7 +43,7 @@ def sae_features(
         sae: Anything `aw.SAE.from_object` takes.
         activation: "raw" for a_j; "lecture" for a_j ||W_dec[j]||.
         site: Where the states are, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
-        stream: Whose tokens they are, in models with several; by default the one whose blocks the site is in.
+        stack: Whose tokens they are, in models with several; by default the one whose blocks the site is in.
 
     Returns:
         FeatureActivations [token, feature], special tokens included, with the share of every state's length
@@ -67,7 +67,7 @@ def sae_features(
         )
     model = unwrap(trace.model)
     place = site_of(sae, model, site)
-    name = resolve_stream(trace, stream or _stream(trace, model, place))
+    name = resolve_stack(trace, stack or _stack(trace, model, place))
     axis = trace.axes(name)[0]
     options = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
     with borrowed(model) as twin, reading(twin, place) as read:
@@ -76,8 +76,8 @@ def sae_features(
     h = states.reshape(-1, states.shape[-1]).to(sae.W_enc)
     if len(h) != len(axis):
         raise UnsupportedModelError(
-            f"sae_features: {place.name!r} has {len(h)} states, and stream {name!r} has {len(axis)} tokens; "
-            f"name the stream they belong to, one of {', '.join(map(repr, trace.streams))}."
+            f"sae_features: {place.name!r} has {len(h)} states, and stack {name!r} has {len(axis)} tokens; "
+            f"name the stack they belong to, one of {', '.join(map(repr, trace.stacks))}."
         )
     with torch.no_grad():
         a = sae.encode(h)
@@ -92,15 +92,15 @@ def sae_features(
         "layer": place.block,
         "activation": activation,
     }
-    common = carried(trace, name, "sae_features", paper=PAPER, options=asked)
+    common = provenance_of(trace, name, "sae_features", paper=PAPER, options=asked)
     common["provenance"] |= {"title": "SAE features" if activation == "raw" else "SAE features (lecture)"}
     return FeatureActivations(found, axis=axis, error=error, **common)
 
 
-def _stream(trace: Trace, model: nn.Module, site: Site) -> str:
-    """Return the stream in whose blocks a site is; the default one where it is in none."""
-    for stream, names in block_names(trace, model).items():
-        stack = names[0].rpartition(".")[0]
-        if f"{site.module}.".startswith(f"{stack}."):
-            return stream
-    return trace.default_stream
+def _stack(trace: Trace, model: nn.Module, site: HookPoint) -> str:
+    """Return the stack in whose blocks a site is; the default one where it is in none."""
+    for stack, names in block_names(trace, model).items():
+        blocks = names[0].rpartition(".")[0]
+        if f"{site.module}.".startswith(f"{blocks}."):
+            return stack
+    return trace.default_stack

@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.block_names import stacks, word_embeddings
+from attnwidgets.tracing.block_names import block_lists, word_embeddings
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.call_scope import own_method
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
     Positions = int | slice | str | Iterable[int] | None
 
@@ -42,7 +42,7 @@ class PassWatch:
         calls: How often the blocks around the site were run.
     """
 
-    def __init__(self, model: nn.Module, site: Site, own: Callable[[], bool]) -> None:
+    def __init__(self, model: nn.Module, site: HookPoint, own: Callable[[], bool]) -> None:
         self.calls = 0
         self._ids: Tensor | None = None
         self._positions: Tensor | None = None
@@ -182,9 +182,9 @@ def require_positions(positions: Any) -> None:
         raise ValueError("positions names no token.")
 
 
-def _owner(model: nn.Module, site: Site) -> str:
+def _owner(model: nn.Module, site: HookPoint) -> str:
     """Return the module that runs the blocks around a site, and is told what a pass is made of."""
-    for path in stacks(model):
+    for path in block_lists(model):
         if site.module.startswith(f"{path}."):
             return path.rpartition(".")[0]
     return site.module.rpartition(".")[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
-from attnwidgets.explanations.results.trace_protocol import carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ class FreeAttention:
 
     Attributes:
         trace: The trace.
-        stream: The stream.
+        stack: The stack.
         layers: Layers that were looked at.
         heads: Heads that were.
         queries: Tokens whose rows were.
@@ -46,7 +46,7 @@ class FreeAttention:
     """
 
     trace: Trace
-    stream: str
+    stack: str
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     queries: tuple[int, ...]
@@ -72,7 +72,7 @@ class FreeAttention:
         if (layer, head, query) not in self.rows:
             message = f"row {query} of layer {layer}, head {head} was not looked at; ask for it by name."
             raise ValueError(message)
-        own = self.trace.attention_layer(layer, self.stream)[head, query].double().numpy()
+        own = self.trace.attention_layer(layer, self.stack)[head, query].double().numpy()
         moved: Float = own + amount * (self.rows[layer, head, query] - own)
         return moved
 
@@ -80,17 +80,19 @@ class FreeAttention:
         """Return attention with every row that was looked at moved [layer, head, query, key]."""
         from attnwidgets.explanations.results.mixing_map import MixingMap
 
-        query, key = self.trace.axes(self.stream)
+        query, key = self.trace.axes(self.stack)
         maps = np.stack(
             [
-                self.trace.attention_layer(layer, self.stream)[list(self.heads)].double().numpy()
+                self.trace.attention_layer(layer, self.stack)[list(self.heads)].double().numpy()
                 for layer in self.layers
             ]
         )
         for layer, head, token in self.rows:
             at = self.layers.index(layer), self.heads.index(head), token
             maps[at] = self.row(layer, head, token, amount)
-        common = carried(self.trace, self.stream, "free_attention", paper=PAPER, options={"amount": amount})
+        common = provenance_of(
+            self.trace, self.stack, "free_attention", paper=PAPER, options={"amount": amount}
+        )
         common["provenance"] |= {"title": "attention, free part moved"}
         return MixingMap(
             maps.astype(common["dtype"]), query=query, key=key, layers=self.layers, heads=self.heads, **common
@@ -109,7 +111,7 @@ class FreeAttention:
             message = f"an intervention is of one layer; there are {len(self.layers)}: ask for one."
             raise ValueError(message)
         matrix = np.asarray(self.to_map(amount).layer(self.layers[0]), dtype=np.float64)
-        return edit_attention(self.trace, {self.layers[0]: list(self.heads)}, matrix, stream=self.stream)
+        return edit_attention(self.trace, {self.layers[0]: list(self.heads)}, matrix, stack=self.stack)
 
     def __repr__(self) -> str:
         layers, heads, queries = self.movable.shape
@@ -124,7 +126,7 @@ def free_attention(
     head: Any = None,
     query: Any = None,
     *,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> FreeAttention:
     """How much of attention rows can move to other tokens without changing what heads return at all.
 
@@ -142,13 +144,13 @@ def free_attention(
         layer: A layer number, several or a slice; None: all.
         head: The same for heads.
         query: The same for tokens.
-        stream: Which attention, where there are several.
+        stack: Which attention, where there are several.
 
     Returns:
         A FreeAttention: `.movable` [layer, head, query], `.row(...)`, `.to_map()`, `.intervention()`.
 
     Raises:
-        ValueError: For an unknown stream; where the trace has no model.
+        ValueError: For an unknown stack; where the trace has no model.
         IndexError: Where there is no such layer, head or token.
 
     Source: Brunner et al. 2020, section 3 (the null space of V); the program is ours.
@@ -157,7 +159,7 @@ def free_attention(
 
     require_trace(trace, "free_attention")
     sites(trace)
-    name = resolve_stream(trace, stream)
+    name = resolve_stack(trace, stack)
     layers = pick(slice(None) if layer is None else layer, range(trace.n_layers(name)), "layer")
     heads = pick(slice(None) if head is None else head, range(trace.n_heads(name)), "head")
     queries = pick(slice(None) if query is None else query, range(len(trace.axes(name)[0])), "token")
@@ -177,7 +179,7 @@ def free_attention(
     return FreeAttention(trace, name, layers, heads, queries, movable, rows, ranks)
 
 
-def effective_attention(trace: Any, layer: int, head: int, *, stream: str | None = None) -> Float:
+def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None = None) -> Float:
     """Return attention without its part in the null space of V [query, key]: what a head can be told by.
 
     Every row is projected on the space that V's columns span; entries may be negative and rows need not sum
@@ -188,7 +190,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stream: str | None
 
     Source: Brunner et al. 2020, equation 4.
     """
-    name = resolve_stream(trace, stream)
+    name = resolve_stack(trace, stack)
     (number,) = pick(layer, range(trace.n_layers(name)), "layer")
     (own,) = pick(head, range(trace.n_heads(name)), "head")
     values, _ = _values(trace, name, number, own)
@@ -242,15 +244,15 @@ def _basis(values: Float, *, ones: bool = True) -> Float:
     return basis
 
 
-def _values(trace: Trace, stream: str, layer: int, head: int) -> tuple[Float, Bools]:
+def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Bools]:
     """Return a head's values [key, dim] and which keys every query may read [query, key]."""
     from attnwidgets.tracing.block_replay import captured
 
-    block = captured(trace, stream, "free_attention").layers[layer]
+    block = captured(trace, stack, "free_attention").layers[layer]
     values = block.values[block.call][0]
-    repeats = trace.n_heads(stream, layer) // len(values)
+    repeats = trace.n_heads(stack, layer) // len(values)
     own: Float = values[head // repeats].detach().double().cpu().numpy()
-    weights = trace.attention_layer(layer, stream)[head]
+    weights = trace.attention_layer(layer, stack)[head]
     mask = block.attention.settings.get("mask")
     if mask is None:
         return own, np.ones(tuple(weights.shape), dtype=bool)

@@ -10,7 +10,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.metrics.rank_measures import spearman
-from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.statistics.statistic import Statistic, known
 from attnwidgets.statistics.table import HeadStatistics
@@ -59,7 +59,7 @@ def head_importance(
     *,
     how: How = "both",
     magnitude: bool = False,
-    stream: str | None = None,
+    stack: str | None = None,
     batch_size: int = 32,
 ) -> HeadStatistics:
     """Return what a target loses without each head, as a layer x head table.
@@ -75,14 +75,14 @@ def head_importance(
         target: As every method takes it; by default what the model predicts for each.
         how: "exact", "first_order", or "both".
         magnitude: Whether each text's numbers are taken without their signs before the mean, as in the paper.
-        stream: Which attention, where there are several ("encoder", "decoder", "cross").
+        stack: Which attention, where there are several ("encoder", "decoder", "cross").
         batch_size: Heads that are removed side by side, each in its own copy of the text.
 
     Returns:
         HeadStatistics of "removal" and "removal_estimate" [layer, head]; signed unless `magnitude`.
 
     Raises:
-        ValueError: For an unknown `how` or stream; where the target must be named; where a trace was recorded
+        ValueError: For an unknown `how` or stack; where the target must be named; where a trace was recorded
             under other interventions than are in force, or gradients cannot be had.
         TypeError: Where `traces` are none.
 
@@ -100,7 +100,7 @@ def head_importance(
     for trace in several:
         require_trace(trace, "head_importance")
         sites(trace)
-    name = resolve_stream(several[0], stream)
+    name = resolve_stack(several[0], stack)
     names = [NAMES[one] for one in NAMES if how in (one, "both")]
     found = []
     for trace in progress(several, "removing heads") if len(several) > 1 else several:
@@ -123,7 +123,7 @@ def head_importance(
         layers=range(first.n_layers(name)),
         heads=range(first.n_heads(name)),
         method="head_importance",
-        stream=name,
+        stack=name,
         trace_id=first.id,
         warning=first.warning,
         provenance={
@@ -146,7 +146,7 @@ def _agreement(values: Float) -> float:
     return float("nan") if constant else spearman(sizes[0], sizes[1])
 
 
-def _exact(trace: Trace, target: Target, stream: str, batch_size: int, *, watched: bool) -> Float:
+def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched: bool) -> Float:
     """Return what the target loses without each head [layer, head]; NaN for heads a layer does not have."""
     from attnwidgets.intervene.preview import Replay
     from attnwidgets.tracing.interventions import Intervention
@@ -155,7 +155,7 @@ def _exact(trace: Trace, target: Target, stream: str, batch_size: int, *, watche
         """Every copy of a text without another head."""
 
         def __init__(self, layer: int, heads: range) -> None:
-            super().__init__(trace, "ablate_heads", "each head alone", frozenset([(stream, layer)]))
+            super().__init__(trace, "ablate_heads", "each head alone", frozenset([(stack, layer)]))
             self.heads = heads
 
         def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - one layer
@@ -164,12 +164,12 @@ def _exact(trace: Trace, target: Target, stream: str, batch_size: int, *, watche
                 output[copy, head] = 0
             return output
 
-    found = np.full((trace.n_layers(stream), trace.n_heads(stream)), np.nan)
+    found = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
     layers = range(len(found))
     with Replay(trace) as replay:
         whole = float(target.score(replay.run(target=target)).double()[0])
         for layer in progress(layers, "removing heads") if watched else layers:
-            count = trace.n_heads(stream, layer)
+            count = trace.n_heads(stack, layer)
             for start in range(0, count, batch_size):
                 heads = range(start, min(count, start + batch_size))
                 outputs = replay.run((Each(layer, heads),), copies=len(heads), target=target)
@@ -177,14 +177,14 @@ def _exact(trace: Trace, target: Target, stream: str, batch_size: int, *, watche
     return found
 
 
-def _estimate(trace: Trace, target: Target, stream: str) -> Float:
+def _estimate(trace: Trace, target: Target, stack: str) -> Float:
     """Return the first-order estimate [layer, head]; NaN for heads a layer does not have."""
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
 
-    found = np.full((trace.n_layers(stream), trace.n_heads(stream)), np.nan)
+    found = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
     with differentiable(trace, "head_importance") as run:
         graph = run(keep=("heads",), hidden_states=target.hidden_states)
-        heads = graph.heads[stream]
+        heads = graph.heads[stack]
         slopes = gradients(target.score(graph.outputs), heads)
     for layer, (output, slope) in enumerate(zip(heads, slopes, strict=True)):
         sums = (output.detach() * slope).double().sum(dim=(0, 2, 3))

@@ -17,7 +17,7 @@ def head_statistics(
     names: str | Iterable[str] | None = None,
     *,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: Any = None,
     queries: Queries = "all",
 ) -> HeadStatistics:
@@ -39,7 +39,7 @@ def head_statistics(
         names: Some statistics by name (`aw.statistics.statistics()` lists them with their definitions); every
             one that is defined here by default.
         unit: Read it by "word", "sentence", ...; by default as it is.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Some layers by number; all by default.
         queries: "all", or "text" to leave out the rows of special elements ([CLS], [SEP]).
 
@@ -50,11 +50,11 @@ def head_statistics(
 
     Raises:
         ValueError: For an unknown statistic (the nearest is named), one that is named but not defined here,
-            a signed map, or a unit, stream or `queries` that is not to be had.
+            a signed map, or a unit, stack or `queries` that is not to be had.
         TypeError: Where `shown` is neither a trace nor a map.
     """
     wanted = named(names)
-    source, by = source_of(shown, stream, layers, unit, "head_statistics")
+    source, by = source_of(shown, stack, layers, unit, "head_statistics")
     roles = Roles(source.to(by), queries)
     reasons = {one.name: reason for one in wanted if (reason := one.refusal(roles))}
     if reasons and names is not None:
@@ -69,7 +69,7 @@ def head_statistics(
         heads=source.heads,
         left_out=reasons,
         unit=by,
-        stream=source.stream,
+        stack=source.stack,
         trace_id=source.trace_id,
         warning=source.warning,
         provenance={

@@ -48,7 +48,7 @@ def induction_score(
     vocabulary: Sequence[int] | None = None,
     over: Over = "sum",
     seed: int = 0,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> HeadStatistics:
     """Return the induction score of every head, on sequences of random tokens that are repeated.
 
@@ -73,7 +73,7 @@ def induction_score(
             by one, which is the authors' mean over all entries (at most 1/2 for four copies). The same for
             two copies.
         seed: Of the draws.
-        stream: "encoder" or "decoder" of an encoder-decoder.
+        stack: "encoder" or "decoder" of an encoder-decoder.
 
     Returns:
         HeadStatistics with one statistic, "induction" [layer, head], 0 to 1; `.top("induction")` names the
@@ -104,8 +104,8 @@ def induction_score(
     scores, first = None, None
     for row in progress(rows, desc="induction: sequences"):
         traced = trace(model, tokenizer, input_ids=row)
-        first = first or source_of(traced, stream, None, None, "induction_score")[0]
-        found = prefix_matching(traced, length, over=over, stream=stream)
+        first = first or source_of(traced, stack, None, None, "induction_score")[0]
+        found = prefix_matching(traced, length, over=over, stack=stack)
         scores = found if scores is None else scores + found
     assert first is not None  # noqa: S101 - there is at least one sequence
     return _table(
@@ -119,7 +119,7 @@ def _table(scores: Any, count: int, of: MixingMap, options: dict[str, Any]) -> H
         names=(INDUCTION.name,),
         layers=of.layers,
         heads=of.heads,
-        stream=of.stream,
+        stack=of.stack,
         method="induction_score",
         provenance={
             "options": options | {"sequences": count},
@@ -192,7 +192,7 @@ def _has_start(tokenizer: Any) -> bool:
 
 
 def prefix_matching(
-    shown: Any, length: int, *, over: Over = "sum", stream: str | None = None, layers: Any = None
+    shown: Any, length: int, *, over: Over = "sum", stack: str | None = None, layers: Any = None
 ) -> Float:
     """Return what repeated tokens draw from what followed them before [layer, head], 0 to 1.
 
@@ -201,13 +201,13 @@ def prefix_matching(
             from a start token on (what `repeated_tokens` returns).
         length: Tokens in a copy.
         over: See `induction_score`.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Some layers by number; all by default.
 
     Raises:
         ValueError: Where there are not at least two copies, or queries and keys are different sequences.
     """
-    source, unit = source_of(shown, stream, layers, None, "prefix_matching")
+    source, unit = source_of(shown, stack, layers, None, "prefix_matching")
     roles = Roles(source)
     before = roles.queries % length
     copies = roles.queries // length

@@ -135,7 +135,7 @@ def retrieval_score(
         names=(RETRIEVAL.name,),
         layers=of.layers,
         heads=of.heads,
-        stream=of.stream,
+        stack=of.stack,
         method="retrieval_score",
         warning="" if len(scores) == len(prompts) else f"{len(scores)} of {len(prompts)} prompts answered",
         provenance={
@@ -194,7 +194,7 @@ def _find(trace: Any, needle: str | tuple[int, int]) -> _Needle:
     """Return where a needle lies in a trace with a continuation."""
     from attnwidgets.tracing.recording.inputs import text_of_ids, text_tokenizer
 
-    if trace.boundary is None or trace.input_ids is None or len(trace.streams) > 1:
+    if trace.boundary is None or trace.input_ids is None or len(trace.stacks) > 1:
         message = (
             "trace holds no continuation of its text: make it with max_new_tokens=... and a decoder, so that "
             "there is an answer to copy into."

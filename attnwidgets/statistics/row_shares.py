@@ -143,22 +143,22 @@ def divided(totals: Float, counts: NDArray[np.integer]) -> Float:
 
 
 def source_of(
-    shown: Any, stream: str | None, layers: Any, unit: str | None, function: str
+    shown: Any, stack: str | None, layers: Any, unit: str | None, function: str
 ) -> tuple[MixingMap, str]:
     """Return the map that is meant, and the unit it is to be read in.
 
     Raises:
         TypeError: Where `shown` is neither a trace nor a map.
-        ValueError: Where values are signed, the unit is not to be had, or a stream is asked of a map.
+        ValueError: Where values are signed, the unit is not to be had, or a stack is asked of a map.
     """
     if isinstance(shown, MixingMap):
-        if stream is not None and stream != shown.stream:
-            message = f"stream {stream!r} was asked for, and this map is of stream {shown.stream!r}."
+        if stack is not None and stack != shown.stack:
+            message = f"stack {stack!r} was asked for, and this map is of stack {shown.stack!r}."
             raise ValueError(message)
         source = shown if layers is None else shown.select(layer=layers)
     else:
         require_trace(shown, function)
-        source = attention(shown, stream, layers=layers)
+        source = attention(shown, stack, layers=layers)
     if source.known("signed"):
         message = (
             f"{function} takes shares, and {source.title} has negative values: they have no distribution "

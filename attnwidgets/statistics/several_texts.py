@@ -52,6 +52,6 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         left_out={name: f"{reason} (in one of the texts)" for name, reason in missing.items()},
         method=first.method,
         unit=first.unit,
-        stream=first.stream,
+        stack=first.stack,
         provenance=history | {"text": ""},
     )

@@ -90,7 +90,7 @@ def _mean_over_queries(shares: Float, seen: NDArray[np.bool_]) -> Float:
 
 
 def sink_importance(
-    shown: Any, *, unit: str | None = None, stream: str | None = None, layers: Any = None
+    shown: Any, *, unit: str | None = None, stack: str | None = None, layers: Any = None
 ) -> Float:
     """Return how much the queries that see an element draw from it, on average [layer, head, key].
 
@@ -101,7 +101,7 @@ def sink_importance(
     Args:
         shown: A trace (its attention), or a map of which no value is negative.
         unit: Read it by "word", "sentence", ...; by default as it is.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Some layers by number; all by default.
 
     Returns:
@@ -110,7 +110,7 @@ def sink_importance(
 
     Source: Gu et al. 2025, When Attention Sink Emerges in Language Models (the importance score).
     """
-    found, source, _ = _importance(shown, stream, layers, unit, own=True)
+    found, source, _ = _importance(shown, stack, layers, unit, own=True)
     return found if source.heads is not None else found[:, 0]
 
 
@@ -120,7 +120,7 @@ def sink_rate(
     position: int = 0,
     threshold: float = THRESHOLD,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: Any = None,
 ) -> float:
     """Return the share of heads, 0 to 1, for which an element is a sink: the mean of [alpha_k > threshold].
@@ -130,7 +130,7 @@ def sink_rate(
         position: Which element, counted from 0.
         threshold: The importance that makes a sink (epsilon; the authors': 0.3, at 64 tokens).
         unit: Read it by "word", "sentence", ...; by default as it is.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Some layers by number; all by default.
 
     Raises:
@@ -138,7 +138,7 @@ def sink_rate(
 
     Source: Gu et al. 2025 (Sink_k with epsilon, a percentage there).
     """
-    found, _, roles = _importance(shown, stream, layers, unit, own=True)
+    found, _, roles = _importance(shown, stack, layers, unit, own=True)
     if not -roles.keys <= position < roles.keys:
         message = f"position {position} is out of range: there are elements 0 to {roles.keys - 1}."
         raise IndexError(message)
@@ -151,7 +151,7 @@ def attention_sinks(
     *,
     threshold: float = THRESHOLD,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: Any = None,
 ) -> list[Sink]:
     """Return every sink of every head, the strongest first: at the start, at special elements, in the text.
@@ -163,10 +163,10 @@ def attention_sinks(
         shown: A trace or map.
         threshold: The share that makes a sink.
         unit: Read it by "word", "sentence", ...; by default as it is.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Some layers by number; all by default.
     """
-    found, source, roles = _importance(shown, stream, layers, unit, own=False)
+    found, source, roles = _importance(shown, stack, layers, unit, own=False)
     enough = _candidates(roles, inside=False) if roles.square else np.ones(roles.keys, bool)
     if not enough.any():
         enough[0] = True
@@ -186,10 +186,10 @@ def attention_sinks(
 
 
 def _importance(
-    shown: Any, stream: str | None, layers: Any, unit: str | None, *, own: bool
+    shown: Any, stack: str | None, layers: Any, unit: str | None, *, own: bool
 ) -> tuple[Float, Any, Roles]:
     """Return [layer, head, key], the map and its roles; a map without heads has one here."""
-    source, wanted = source_of(shown, stream, layers, unit, "sink_importance")
+    source, wanted = source_of(shown, stack, layers, unit, "sink_importance")
     roles = Roles(source.to(wanted))
     heads = 1 if source.heads is None else len(source.heads)
     found = np.full((len(source.layers), heads, roles.keys), np.nan)

@@ -52,7 +52,7 @@ class OfHeads(Protocol):
         shown: Any,
         *,
         unit: str | None = None,
-        stream: str | None = None,
+        stack: str | None = None,
         layers: Any = None,
         queries: Queries = "all",
     ) -> Float:
@@ -105,11 +105,11 @@ def statistic(
             shown: Any,
             *,
             unit: str | None = None,
-            stream: str | None = None,
+            stack: str | None = None,
             layers: Any = None,
             queries: Queries = "all",
         ) -> Float:
-            source, wanted = source_of(shown, stream, layers, unit, name)
+            source, wanted = source_of(shown, stack, layers, unit, name)
             roles = Roles(source.to(wanted), queries)
             reason = refusal(roles)
             if reason:

@@ -51,7 +51,7 @@ class HeadStatistics(Explanation):
         layers: Original layer numbers.
         heads: Original head numbers, or None.
         left_out: Statistics that the map does not have, with the reason.
-        method, unit, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        method, unit, stack, provenance, trace_id, warning, predictions: see `Explanation`.
 
     Raises:
         ValueError: Where shapes and labels do not agree, or a statistic is unknown.

@@ -1,4 +1,4 @@
-"""Where a model attends: the attention modules of every stream, layer by layer, without running it."""
+"""Where a model attends: the attention modules of every stack, layer by layer, without running it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.block_names import recorded, stacks
-from attnwidgets.tracing.recording.batch import by_stream
+from attnwidgets.tracing.block_names import block_lists, recorded
+from attnwidgets.tracing.recording.batch import by_stack
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.trace import RecordedLayer, Trace
@@ -21,7 +21,7 @@ _COUNTS = ("num_heads", "num_attention_heads", "n_heads", "nhead")
 
 
 @dataclass(frozen=True)
-class Site:
+class AttentionModule:
     """An attention module.
 
     Attributes:
@@ -35,8 +35,8 @@ class Site:
     n_heads: int | None
 
 
-def sites(model: Any) -> dict[str, tuple[Site, ...]]:
-    """Return the attention modules of every stream, one a layer; a shared one stands there several times.
+def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
+    """Return the attention modules of every stack, one a layer; a shared one stands there several times.
 
     Args:
         model: A transformers model, or a trace of one, which knows what was called.
@@ -48,10 +48,10 @@ def sites(model: Any) -> dict[str, tuple[Site, ...]]:
         return _of_trace(model)
     inner = unwrap(model)
     found = []
-    for path, blocks in stacks(inner).items():
+    for path, blocks in block_lists(inner).items():
         for child, block in blocks.named_children():
             found += [
-                Site(f"{path}.{child}{'.' if name else ''}{name}", module, _heads(module, inner))
+                AttentionModule(f"{path}.{child}{'.' if name else ''}{name}", module, _heads(module, inner))
                 for name, module in _attentions(block)
             ]
     if not found:
@@ -59,13 +59,13 @@ def sites(model: Any) -> dict[str, tuple[Site, ...]]:
         raise ValueError(message)
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
     return {
-        stream: tuple(own) * depth if len(own) == 1 and isinstance(depth, int) and depth > 1 else tuple(own)
-        for stream, own in by_stream(inner, found).items()
+        stack: tuple(own) * depth if len(own) == 1 and isinstance(depth, int) and depth > 1 else tuple(own)
+        for stack, own in by_stack(inner, found).items()
     }
 
 
-def _of_trace(trace: Trace) -> dict[str, tuple[Site, ...]]:
-    bare = not any(table.layers for table in trace.stream_table.values())
+def _of_trace(trace: Trace) -> dict[str, tuple[AttentionModule, ...]]:
+    bare = not any(table.layers for table in trace.stack_table.values())
     if trace.model is None or bare or not recorded(trace):
         why = "the model has no attention" if bare else trace.warning or "its numbers were given"
         message = (
@@ -74,12 +74,12 @@ def _of_trace(trace: Trace) -> dict[str, tuple[Site, ...]]:
         raise ValueError(message)
     modules = dict(unwrap(trace.model).named_modules())
     return {
-        stream: tuple(
-            Site(layer.call.name, modules[layer.call.name], layer.shape[0])
+        stack: tuple(
+            AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
             for layer in table.layers
             if isinstance(layer, RecordedLayer)
         )
-        for stream, table in trace.stream_table.items()
+        for stack, table in trace.stack_table.items()
     }
 
 
@@ -108,20 +108,20 @@ def _heads(module: nn.Module, model: nn.Module) -> int | None:
     return None
 
 
-def places_of(table: Mapping[str, tuple[Site, ...]]) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Return the stream of every module and the layers that it is, by the module's id."""
+def places_of(table: Mapping[str, tuple[AttentionModule, ...]]) -> dict[int, tuple[str, tuple[int, ...]]]:
+    """Return the stack of every module and the layers that it is, by the module's id."""
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
-    for stream, own in table.items():
+    for stack, own in table.items():
         for layer, site in enumerate(own):
-            _, layers = found.get(id(site.module), (stream, ()))
-            found[id(site.module)] = (stream, (*layers, layer))
+            _, layers = found.get(id(site.module), (stack, ()))
+            found[id(site.module)] = (stack, (*layers, layer))
     return found
 
 
 class Turns:
     """Which layer a call is, where one module is several layers: they take turns."""
 
-    def __init__(self, table: Mapping[str, tuple[Site, ...]]) -> None:
+    def __init__(self, table: Mapping[str, tuple[AttentionModule, ...]]) -> None:
         self._places = places_of(table)
         self._calls: Counter[int] = Counter()
 
@@ -130,12 +130,12 @@ class Turns:
         self._calls.clear()
 
     def of(self, module: nn.Module) -> tuple[str, int] | None:
-        """Return stream and layer of a call of a module or its twin; None for one that is no site."""
+        """Return stack and layer of a call of a module or its twin; None for one that is no site."""
         own = id(origin(module))
         place = self._places.get(own)
         if place is None:
             return None
-        stream, layers = place
+        stack, layers = place
         turn = self._calls[own]
         self._calls[own] += 1
-        return stream, layers[turn % len(layers)]
+        return stack, layers[turn % len(layers)]

@@ -1,4 +1,4 @@
-"""The streams of what `aw.from_attentions` is given: a model's output, a mapping, or a cache of hooks."""
+"""The stacks of what `aw.from_attentions` is given: a model's output, a mapping, or a cache of hooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTPUTS = {
     "decoder": "decoder_attentions",
     "cross": "cross_attentions",
 }
-"""What a model's output calls the attention of each stream."""
+"""What a model's output calls the attention of each stack."""
 
 _PATTERN = re.compile(r"(?P<stack>\w+)\.(?P<layer>\d+)\.(?P<module>attn|cross_attn)\.hook_pattern")
 _STACKS = {("blocks", "attn"): "self", ("encoder", "attn"): "encoder", ("decoder", "attn"): "decoder"}
@@ -22,10 +22,10 @@ _STACKS["decoder", "cross_attn"] = "cross"
 _SHOWN = 6
 
 
-def streams_of(attentions: Any, no_weights: str) -> dict[str, Any]:
-    """Return the weights of each stream, by its name.
+def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
+    """Return the weights of each stack, by its name.
 
-    A model's output is read by its attributes; None and () are absent. A mapping names streams ("self",
+    A model's output is read by its attributes; None and () are absent. A mapping names stacks ("self",
     "encoder", "decoder", "cross", or as outputs do, "attentions", ...) or is a cache of hooks.
 
     Args:
@@ -37,29 +37,29 @@ def streams_of(attentions: Any, no_weights: str) -> dict[str, Any]:
             pattern, or an output without weights.
     """
     if any(hasattr(attentions, name) for name in OUTPUTS.values()):
-        found = {stream: getattr(attentions, name, None) for stream, name in OUTPUTS.items()}
+        found = {stack: getattr(attentions, name, None) for stack, name in OUTPUTS.items()}
         return _present(found, no_weights)
     table = _table(attentions)
     if table is None:
         return {"self": attentions}
     if any(_is_hook(name) for name in table):
         return _of_hooks(table)
-    streams = {name: stream for stream, output in OUTPUTS.items() for name in (stream, output)}
+    stacks = {name: stack for stack, output in OUTPUTS.items() for name in (stack, output)}
     for name in table:
-        if name not in streams:
+        if name not in stacks:
             raise ValueError(
                 f"attentions is a mapping with the name {name!r}; a mapping's names are "
-                f"{', '.join(map(repr, streams))}, or those of a TransformerLens cache "
-                f"(blocks.0.attn.hook_pattern, ...).{suggest(str(name), streams)}"
+                f"{', '.join(map(repr, stacks))}, or those of a TransformerLens cache "
+                f"(blocks.0.attn.hook_pattern, ...).{suggest(str(name), stacks)}"
             )
-    return _present({streams[name]: values for name, values in table.items()}, no_weights)
+    return _present({stacks[name]: values for name, values in table.items()}, no_weights)
 
 
 def _present(found: Mapping[str, Any], no_weights: str) -> dict[str, Any]:
-    """Return streams that hold something."""
+    """Return stacks that hold something."""
     kept = {
-        stream: values
-        for stream, values in found.items()
+        stack: values
+        for stack, values in found.items()
         if values is not None and not (isinstance(values, (tuple, list)) and not values)
     }
     if not kept:
@@ -83,7 +83,7 @@ def _is_hook(name: object) -> bool:
 
 
 def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the patterns of a cache of hooks as a list of layers for each stream; drop other hooks."""
+    """Return the patterns of a cache of hooks as a list of layers for each stack; drop other hooks."""
     strange = [name for name in table if not _is_hook(name)]
     if strange:
         raise ValueError(
@@ -93,9 +93,9 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
     by_layer: dict[str, dict[int, Any]] = {}
     for name, values in table.items():
         found = _PATTERN.fullmatch(name)
-        stream = _STACKS.get((found["stack"], found["module"])) if found else None
-        if found and stream is not None:
-            by_layer.setdefault(stream, {})[int(found["layer"])] = values
+        stack = _STACKS.get((found["stack"], found["module"])) if found else None
+        if found and stack is not None:
+            by_layer.setdefault(stack, {})[int(found["layer"])] = values
     if not by_layer:
         names = ", ".join(map(repr, list(table)[:_SHOWN]))
         raise ValueError(
@@ -103,14 +103,14 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
             f"{', ...' if len(table) > _SHOWN else ''}); keep blocks.0.attn.hook_pattern and so on, as "
             'run_with_cache(text, names_filter=lambda name: name.endswith("hook_pattern")) does.'
         )
-    for stream, layers in by_layer.items():
+    for stack, layers in by_layer.items():
         missing = sorted(set(range(max(layers))) - set(layers))
         if missing:
             known, lacking = (", ".join(map(str, numbers)) for numbers in (sorted(layers), missing))
-            whose = "" if stream == "self" else f" of the {stream}"
+            whose = "" if stack == "self" else f" of the {stack}"
             raise ValueError(
                 f"attentions is a cache of hooks with patterns of layers {known}{whose}, without those of "
                 f"{lacking}. Cache every layer's hook_pattern, or pass a list of those there are, which are "
                 "then numbered from 0."
             )
-    return {stream: [layers[number] for number in sorted(layers)] for stream, layers in by_layer.items()}
+    return {stack: [layers[number] for number in sorted(layers)] for stack, layers in by_layer.items()}

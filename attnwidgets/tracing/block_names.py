@@ -15,10 +15,10 @@ _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
 def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
-    """Return the modules of every stream's blocks, in order; without streams whose blocks are not found.
+    """Return the modules of every stack's blocks, in order; without stacks whose blocks are not found.
 
-    A block is the outermost element of a list of modules that holds one attention of its stream; where
-    attention is not recorded, an element of the list of modules that attend (under the stream's name, where
+    A block is the outermost element of a list of modules that holds one attention of its stack; where
+    attention is not recorded, an element of the list of modules that attend (under the stack's name, where
     there are several).
     """
     modules = dict(model.named_modules())
@@ -29,20 +29,21 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
         for child, _ in module.named_children()
     }
     found: dict[str, tuple[str, ...]] = {}
-    for stream, table in trace.stream_table.items():
-        if stream == "cross":
+    for stack, table in trace.stack_table.items():
+        if stack == "cross":
             continue
         names = [layer.call.name for layer in table.layers if isinstance(layer, RecordedLayer)]
         if len(names) == len(table.layers):
             blocks = [_block_of(name, set(names), elements) for name in names]
         else:
-            lists = {name: part for name, part in stacks(model).items() if len(part) == len(table.layers)}
+            depth = len(table.layers)
+            lists = {name: part for name, part in block_lists(model).items() if len(part) == depth}
             if len(lists) > 1:
-                lists = {name: part for name, part in lists.items() if stream in name.split(".")}
+                lists = {name: part for name, part in lists.items() if stack in name.split(".")}
             paths = [f"{name}.{child}" for name, part in lists.items() for child, _ in part.named_children()]
             blocks = list(paths) if len(lists) == 1 else []
         if blocks and all(block is not None and block in modules for block in blocks):
-            found[stream] = tuple(str(block) for block in blocks)
+            found[stack] = tuple(str(block) for block in blocks)
     return found
 
 
@@ -56,7 +57,7 @@ def _block_of(attention: str, own: set[str], elements: set[str]) -> str | None:
     return None
 
 
-def stacks(model: nn.Module) -> dict[str, nn.ModuleList]:
+def block_lists(model: nn.Module) -> dict[str, nn.ModuleList]:
     """Return the outermost lists of modules that attend, by their names."""
     found: dict[str, nn.ModuleList] = {}
     for name, module in model.named_modules():
@@ -71,7 +72,7 @@ def stacks(model: nn.Module) -> dict[str, nn.ModuleList]:
 def recorded(trace: Trace) -> bool:
     """Return whether every layer's attention passes through the recording function."""
     return all(
-        isinstance(layer, RecordedLayer) for found in trace.stream_table.values() for layer in found.layers
+        isinstance(layer, RecordedLayer) for found in trace.stack_table.values() for layer in found.layers
     )
 
 

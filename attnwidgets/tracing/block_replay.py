@@ -1,7 +1,7 @@
 """Call the blocks of a model again: what each was given in one recorded pass, held ready with edits.
 
 A block is found by what happens, not by what an architecture calls it: it is the outermost element of a
-list of modules whose call contains exactly one attention call of the stream. That is a BERT layer, a T5 block
+list of modules whose call contains exactly one attention call of the stack. That is a BERT layer, a T5 block
 with its self- and cross-attention, and ALBERT's one group at each of its twelve calls.
 """
 
@@ -51,7 +51,7 @@ class Run(Protocol):
 
         Args:
             copies: How many copies of the recorded inputs it is called on at once.
-            edit: Replaces weights and values of the stream's attention call.
+            edit: Replaces weights and values of the stack's attention call.
             hidden: What stands in place of the recorded hidden states [copy, token, width].
         """
         ...
@@ -67,7 +67,7 @@ class RecordedBlock:
         args: What it was called with; the batch is one.
         kwargs: Its keywords.
         output: What it returned first, [1, query, width].
-        call: Which of the attention calls it makes is the stream's.
+        call: Which of the attention calls it makes is the stack's.
         calls: All attention calls it makes, in order.
         values: The values of each [1, kv head, key, head dim].
     """
@@ -83,7 +83,7 @@ class RecordedBlock:
 
     @property
     def attention(self) -> Call:
-        """The stream's attention call."""
+        """The stack's attention call."""
         return self.calls[self.call]
 
     @property
@@ -98,7 +98,7 @@ class RecordedBlock:
 
 @dataclass(frozen=True)
 class RecordedBlocks:
-    """The blocks of one stream in one recorded pass.
+    """The blocks of one stack in one recorded pass.
 
     Attributes:
         model: The twin that was run: the modules as they were then, over the model's own weights.
@@ -175,23 +175,23 @@ class RecordedBlocks:
         return normed
 
 
-def captured(trace: object, stream: str, purpose: str) -> RecordedBlocks:
-    """Return what `capture` does, from the first pass that was made for this trace and stream."""
+def captured(trace: object, stack: str, purpose: str) -> RecordedBlocks:
+    """Return what `capture` does, from the first pass that was made for this trace and stack."""
     if not isinstance(trace, Trace):
-        return capture(trace, stream, purpose)
+        return capture(trace, stack, purpose)
     with _lock:
         kept = _captured.setdefault(trace, {})
-        if stream not in kept:
-            kept[stream] = capture(trace, stream, purpose)
-        return kept[stream]
+        if stack not in kept:
+            kept[stack] = capture(trace, stack, purpose)
+        return kept[stack]
 
 
-def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
-    """Run a trace's model once more on its input and return a stream's blocks with what they were given.
+def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
+    """Run a trace's model once more on its input and return a stack's blocks with what they were given.
 
     Args:
         trace: A recorded trace (anything else is refused); its model comes back as it was.
-        stream: Which attention.
+        stack: Which attention.
         purpose: The method's name, for messages.
 
     Raises:
@@ -204,8 +204,8 @@ def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
             "make it with aw.trace(model, tokenizer, text)"
         )
     require_same_interventions(trace, purpose)
-    recorded = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
-    if len(recorded) != trace.n_layers(stream):
+    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    if len(recorded) != trace.n_layers(stack):
         why = trace.warning or "its attention was given, not recorded"
         raise UnsupportedModelError(f"{purpose} calls blocks again, which cannot be done here: {why}")
     options: dict[str, Any] = {"return_dict": True}
@@ -220,19 +220,19 @@ def capture(trace: object, stream: str, purpose: str) -> RecordedBlocks:
         calls = tuple(session.calls)
     modules = {id(module): name for name, module in model.named_modules()}
     # What breaks in an encoder breaks every layer that reads it, and is to be looked for there.
-    for feeding in ["encoder"] if stream in ("decoder", "cross") and "encoder" in trace.streams else []:
+    for feeding in ["encoder"] if stack in ("decoder", "cross") and "encoder" in trace.stacks else []:
         _require_finite(_invocations(trace, feeding, calls, watch, purpose), modules, feeding)
-    found = _invocations(trace, stream, calls, watch, purpose)
-    _require_finite(found, modules, stream)
+    found = _invocations(trace, stack, calls, watch, purpose)
+    _require_finite(found, modules, stack)
     blocks = []
     for one, call in found:
         name = modules[id(one.module)]
-        output = _output_of(one, len(trace.axes(stream)[0]), name, purpose)
+        output = _output_of(one, len(trace.axes(stack)[0]), name, purpose)
         given = (one.module, one.args, one.kwargs, output, one.calls.index(call))
         made = (tuple(calls[index] for index in one.calls), tuple(watch.values[i] for i in one.calls))
         blocks.append(RecordedBlock(name, *given, *made))
     norm = watch.norm_after(blocks[-1].output)
-    return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stream), len(trace.axes(stream)[1]))
+    return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stack), len(trace.axes(stack)[1]))
 
 
 def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
@@ -262,20 +262,20 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def _invocations(
-    trace: Trace, stream: str, calls: Sequence[Call], watch: Watch, purpose: str
+    trace: Trace, stack: str, calls: Sequence[Call], watch: Watch, purpose: str
 ) -> list[tuple[Invocation, int]]:
-    """Return a stream's blocks in order as they were called, each with the stream's attention call in it."""
-    layers = [layer for layer in trace.stream_table[stream].layers if isinstance(layer, RecordedLayer)]
+    """Return a stack's blocks in order as they were called, each with the stack's attention call in it."""
+    layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
     own = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
     return [(watch.block_of(call, set(own), purpose), call) for call in own]
 
 
-def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, str], stream: str) -> None:
+def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, str], stack: str) -> None:
     """Raise where a block returned NaN or infinite values; the message names the first."""
     for layer, (invocation, _) in enumerate(found):
         if bool(torch.isfinite(first_tensor(invocation.output)).all()):
             continue
-        where = f"layer {layer} ({modules[id(invocation.module)]}) of stream {stream!r}"
+        where = f"layer {layer} ({modules[id(invocation.module)]}) of stack {stack!r}"
         read = [value for value in (*invocation.args, *invocation.kwargs.values()) if is_hidden(value)]
         if layer == 0 and read and not bool(torch.isfinite(read[0]).all()):
             raise ValueError(
@@ -289,7 +289,7 @@ def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, s
 
 
 def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
-    """Return which calls of a pass are a stream's, given its modules' names; one may be called often."""
+    """Return which calls of a pass are a stack's, given its modules' names; one may be called often."""
     places: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         places.setdefault(name, []).append(index)

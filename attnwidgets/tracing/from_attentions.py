@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.tracing.attention_sources import OUTPUTS, streams_of
+from attnwidgets.tracing.attention_sources import OUTPUTS, stacks_of
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
-from attnwidgets.tracing.trace import GivenLayer, Stream, Trace, byte_budget
+from attnwidgets.tracing.trace import GivenLayer, Stack, Trace, byte_budget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +58,10 @@ _SPECIAL = frozenset(
 class GivenTrace(Trace):
     """A trace of given numbers: it has no model, so methods that need one say so."""
 
-    def is_signed(self, stream: str | None = None) -> bool:
+    def is_signed(self, stack: str | None = None) -> bool:
         """Return whether a weight is negative."""
         return any(
-            bool((self.attention_layer(layer, stream) < 0).any()) for layer in range(self.n_layers(stream))
+            bool((self.attention_layer(layer, stack) < 0).any()) for layer in range(self.n_layers(stack))
         )
 
 
@@ -83,7 +83,7 @@ def from_attentions(
     Args:
         attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
             (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
-            output object; a mapping of streams ("encoder", "decoder", "cross") to any of these; a
+            output object; a mapping of stacks ("encoder", "decoder", "cross") to any of these; a
             TransformerLens cache, whose `hook_pattern`s are taken layer by layer and whose other hooks are
             left out; or the nested tuples of `generate()`, whose steps are put together. What comes in
             float64, as Python's own floats do, is kept in it; all else in float32.
@@ -110,15 +110,15 @@ def from_attentions(
     )
     if isinstance(words, str):
         require_rule(words)
-    given = streams_of(attentions, _SDPA)
+    given = stacks_of(attentions, _SDPA)
     _require_lists(tokens=tokens, query_tokens=query_tokens, key_tokens=key_tokens)
     first, second = query_tokens or tokens, key_tokens or tokens
     table = {}
     warning = ""
-    for stream, values in given.items():
-        read = _read(values, OUTPUTS[stream])
+    for stack, values in given.items():
+        read = _read(values, OUTPUTS[stack])
         row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
-            stream, (first, second)
+            stack, (first, second)
         )
         _, queries, keys = read.layers[0].shape
         if read.steps and row_labels is not None and len(row_labels) == queries + 1:
@@ -138,8 +138,8 @@ def from_attentions(
         else:
             given_as = "key_tokens" if key_tokens else "tokens"
             key = _axis(column_labels, keys, given_as, words, start, second_text)
-        table[stream] = Stream(tuple(read.layers), query, key)
-    longest = max((len(stream.query) for stream in table.values()), default=0)
+        table[stack] = Stack(tuple(read.layers), query, key)
+    longest = max((len(stack.query) for stack in table.values()), default=0)
     if boundary is not None and not _is_index(boundary, longest + 1):
         raise ValueError(f"boundary is {boundary!r}; the first generated token is one of 0 to {longest}")
     return GivenTrace(table, model_id=well_formed(str(model_id)), warning=warning, memory=byte_budget(memory))
@@ -208,7 +208,7 @@ def _refuse_missing(values: Any, where: str) -> None:
 
 
 def _read(values: Any, where: str) -> _Read:
-    """Return the layers of one stream."""
+    """Return the layers of one stack."""
     _refuse_missing(values, where)
     if _is_list(values):
         first = values[0]

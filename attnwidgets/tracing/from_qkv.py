@@ -14,7 +14,7 @@ from attnwidgets.tracing.from_attentions import GivenTrace, axis_of_tokens
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.recorder import Call
 from attnwidgets.tracing.text.axes import numbered
-from attnwidgets.tracing.trace import RecordedLayer, Stream
+from attnwidgets.tracing.trace import RecordedLayer, Stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,7 @@ def from_qkv(
     }
     axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
     call = Call("attention", query[None], key[None], settings)
-    found = QkvTrace({"self": Stream((RecordedLayer(call, 0, count, count),), axis, axis)})
+    found = QkvTrace({"self": Stack((RecordedLayer(call, 0, count, count),), axis, axis)})
     if "W_v" in arrays:
         found.values = _by_head(embedded @ arrays["W_v"], heads)
     return found

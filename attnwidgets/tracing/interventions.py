@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import Self
 
-    from attnwidgets.tracing.attention_modules import Site
+    from attnwidgets.tracing.attention_modules import AttentionModule
 
 _LOGGER = logging.getLogger("attnwidgets")
 # Models for which the log has named another caller, once each.
@@ -50,7 +50,7 @@ class Seen:
     """One attention call as an intervention sees it.
 
     Attributes:
-        stream: Its stream.
+        stack: Its stack.
         layer: Its layer.
         query: [batch, head, query, dim].
         key: [batch, kv head, key, dim].
@@ -60,7 +60,7 @@ class Seen:
         changed: Whether an intervention before this one changed the weights.
     """
 
-    stream: str
+    stack: str
     layer: int
     query: Tensor
     key: Tensor
@@ -98,12 +98,12 @@ class Intervention:
     Attributes:
         kind: What makes it ("ablate_heads").
         said: What it does, in words.
-        where: Stream and layer of every attention that it changes.
+        where: Stack and layer of every attention that it changes.
     """
 
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
-        self._model = unwrap(getattr(model, "model", model) if hasattr(model, "stream_table") else model)
+        self._model = unwrap(getattr(model, "model", model) if hasattr(model, "stack_table") else model)
         self._entered: list[_Session] = []
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
@@ -173,7 +173,7 @@ def interventions(model: Any = None) -> tuple[Intervention, ...]:
     if model is None:
         models = dict.fromkeys(session.model for session in _sessions())
         return tuple(one for each in models for one in interventions(each))
-    if hasattr(model, "stream_table"):
+    if hasattr(model, "stack_table"):
         model = model.model
     session = None if model is None else _session_of(unwrap(model))
     return () if session is None else tuple(session.active)
@@ -231,7 +231,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.inherited = tuple(self.active)
-        self._table: dict[str, tuple[Site, ...]] = sites(self.model)
+        self._table: dict[str, tuple[AttentionModule, ...]] = sites(self.model)
         self.modules = frozenset(site.module for own in self._table.values() for site in own)
         self._pass = _Pass()
         self._undo = ExitStack()
@@ -297,23 +297,23 @@ class _Session:
         place = now.turns.of(module)
         if place is None:
             return weights
-        stream, layer = place
+        stack, layer = place
         own = origin(module)
-        if not now.running and sum(site.module is own for site in self._table[stream]) > 1:
+        if not now.running and sum(site.module is own for site in self._table[stack]) > 1:
             message = (
                 f"a block of {type(self.model).__name__} that is several layers was called by itself, so "
                 "that an intervention cannot tell which it is."
             )
             raise UnsupportedModelError(message)
-        first_query, first_key = self._positions(own, stream, query, key, settings)
+        first_query, first_key = self._positions(own, stack, query, key, settings)
         plain = weights
         for one in self.active:
             seen = Seen(
-                stream, layer, query, key, settings, first_query, first_key, changed=weights is not plain
+                stack, layer, query, key, settings, first_query, first_key, changed=weights is not plain
             )
-            if (stream, layer) in one.where:
+            if (stack, layer) in one.where:
                 weights = one.weigh(seen, weights)
-        now.seen = Seen(stream, layer, query, key, settings, first_query, first_key)
+        now.seen = Seen(stack, layer, query, key, settings, first_query, first_key)
         return weights
 
     def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh was told of it
@@ -321,16 +321,16 @@ class _Session:
         seen, self._pass.seen = self._pass.seen, None
         if seen is not None:
             for one in self.active:
-                if (seen.stream, seen.layer) in one.where:
+                if (seen.stack, seen.layer) in one.where:
                     output = one.write(seen, output)
         return output
 
     def _positions(
-        self, module: nn.Module, stream: str, query: Tensor, key: Tensor, settings: Mapping[str, Any]
+        self, module: nn.Module, stack: str, query: Tensor, key: Tensor, settings: Mapping[str, Any]
     ) -> tuple[int, int]:
         """Return the positions of a call's first query and first key in the text."""
         n_queries, n_keys = query.shape[2], key.shape[2]
-        if stream == "cross":
+        if stack == "cross":
             # The decoder's self-attention of the same layer came before and knows.
             return max(0, self._pass.next.get(-1, n_queries) - n_queries), 0
         first_query = first_key = 0
@@ -339,7 +339,7 @@ class _Session:
             mask = settings.get("mask")
             if mask is not None:
                 # A cache of fixed size holds room for what is to come.
-                read = Seen(stream, 0, query, key, settings, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
+                read = Seen(stack, 0, query, key, settings, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
                 last = int(read.nonzero().max()) if bool(read.any()) else last
             first_query = last + 1 - n_queries
             known = self._pass.next.get(id(module), 0)
@@ -347,6 +347,6 @@ class _Session:
                 # A sliding window has forgotten the first keys.
                 first_query, first_key = known, known + n_queries - n_keys
         self._pass.next[id(module)] = first_query + n_queries
-        if stream == "decoder":
+        if stack == "decoder":
             self._pass.next[-1] = first_query + n_queries
         return first_query, first_key

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.text.axes import numbered
 from attnwidgets.tracing.text.units import TokenAxis
-from attnwidgets.tracing.trace import Stream, Trace
+from attnwidgets.tracing.trace import Stack, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ def trace_module(
     own = next((p.dtype for p in module.parameters() if p.is_floating_point()), values.dtype)
     flat = values.detach().to(own, copy=True).reshape(1, count, -1)
     found = ModuleTrace(
-        {"self": Stream((), axis, numbered(count))},
+        {"self": Stack((), axis, numbered(count))},
         model=module,
         model_id=type(module).__name__,
         inputs={_VALUES: flat},

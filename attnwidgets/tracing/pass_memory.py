@@ -43,12 +43,12 @@ def pass_bytes(model: nn.Module, trace: Trace, batch: int = 1) -> int:
 
 def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], list[int], int]:
     """Return the number of tokens, the sides of matrices, the sizes of maps, and the bytes of a number."""
-    n_tokens = max(len(trace.axes(stream)[0]) for stream in trace.streams)
+    n_tokens = max(len(trace.axes(stack)[0]) for stack in trace.stacks)
     floats = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
     widths = [tuple(parameter.shape[-2:]) for parameter in floats if parameter.dim() > 1]
     maps = [
         heads * queries * keys
-        for table in trace.stream_table.values()
+        for table in trace.stack_table.values()
         for heads, queries, keys in (layer.shape for layer in table.layers)
     ]
     size = max((parameter.element_size() for parameter in floats), default=4)
@@ -126,7 +126,7 @@ def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True)
 
 def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int, free: int | None) -> str:
     """Return what to tell a reader whose text does not fit."""
-    n_tokens = max(len(trace.axes(stream)[0]) for stream in trace.streams)
+    n_tokens = max(len(trace.axes(stack)[0]) for stack in trace.stacks)
     there = "" if free is None else f", and {free / 1e9:.2g} GB are free"
     keeps = torch.is_grad_enabled()
     what = "keeps the whole pass of {} for its way back" if keeps else "runs {}"
@@ -181,8 +181,8 @@ def device_of(model: nn.Module) -> torch.device:
 
 def pass_work(trace: Trace) -> float:
     """Return about how many multiplications a pass over a trace's input is, by weights and in attention."""
-    tokens = max(len(trace.axes(stream)[0]) for stream in trace.streams)
+    tokens = max(len(trace.axes(stack)[0]) for stack in trace.stacks)
     weights = sum(parameter.numel() for parameter in trace.model.parameters())
-    layers = (layer.shape for table in trace.stream_table.values() for layer in table.layers)
+    layers = (layer.shape for table in trace.stack_table.values() for layer in table.layers)
     cells = sum(heads * queries * keys for heads, queries, keys in layers)
     return float(tokens * weights + _CELL * cells)

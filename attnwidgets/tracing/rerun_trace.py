@@ -8,11 +8,11 @@ from attnwidgets.tracing.attention_modules import sites
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
-from attnwidgets.tracing.recording.batch import by_stream
+from attnwidgets.tracing.recording.batch import by_stack
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, record
-from attnwidgets.tracing.trace import RecordedLayer, Stream, Trace
+from attnwidgets.tracing.trace import RecordedLayer, Stack, Trace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,13 +40,13 @@ def again(trace: Trace) -> Trace:
             f"the attention of {type(model).__name__} cannot be recorded: {done.note}"
         )
     table = {}
-    for name, calls in by_stream(model, done.calls).items():
-        stream = trace.stream_table[name]
-        shapes = [layer.shape for layer in stream.layers]
-        table[name] = Stream(
+    for name, calls in by_stack(model, done.calls).items():
+        stack = trace.stack_table[name]
+        shapes = [layer.shape for layer in stack.layers]
+        table[name] = Stack(
             tuple(RecordedLayer(call, 0, *shape[1:]) for call, shape in zip(calls, shapes, strict=True)),
-            stream.query,
-            stream.key,
+            stack.query,
+            stack.key,
         )
     logits = own_logits(trace, done.outputs)
     return Trace(

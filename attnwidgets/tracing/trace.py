@@ -66,7 +66,7 @@ _HIDDEN = -1e30  # far below any score: a softmax makes exactly 0 of it
 
 
 class Layer(Protocol):
-    """One layer of one stream: where its weights come from."""
+    """One layer of one stack: where its weights come from."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -198,8 +198,8 @@ class GivenLayer:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """The layers of one stream with the axes of its maps."""
+class Stack:
+    """The layers of one stack with the axes of its maps."""
 
     layers: tuple[Layer, ...]
     query: TokenAxis
@@ -214,7 +214,7 @@ class Trace:
     numbers of its own and the same model and tokenizer; `copy.copy` shares the numbers as well.
 
     Args:
-        tokens: Display strings of the default stream's queries (see `axes` for the others).
+        tokens: Display strings of the default stack's queries (see `axes` for the others).
         input_ids: [token], or None for images, audio and given numbers.
         model: The model as it was given, or None.
         tokenizer: The tokenizer or processor as it was given, or None.
@@ -227,7 +227,7 @@ class Trace:
         interventions: What was changed in the model while it was recorded, in words.
     """
 
-    stream_table: dict[str, Stream] = field(repr=False)
+    stack_table: dict[str, Stack] = field(repr=False)
     model: Any = field(default=None, repr=False)
     tokenizer: Any = field(default=None, repr=False)
     model_id: str = ""
@@ -246,7 +246,7 @@ class Trace:
         self._causal: dict[str, bool] = {}
 
     def __repr__(self) -> str:
-        sizes = {name: f"[layer {self.n_layers(name)}, head {self.n_heads(name)}]" for name in self.streams}
+        sizes = {name: f"[layer {self.n_layers(name)}, head {self.n_heads(name)}]" for name in self.stacks}
         size = sizes.get("self") or ", ".join(f"{name} {size}" for name, size in sizes.items())
         count = f"{len(self.tokens)} token{'' if len(self.tokens) == 1 else 's'}"
         parts = [f"{type(self).__name__} {size} of {count}", self.model_id]
@@ -280,24 +280,24 @@ class Trace:
         return model(**inputs, **options)
 
     @property
-    def streams(self) -> tuple[str, ...]:
-        """Names of the streams: ("self",), ("encoder", "decoder", "cross"), or one per tower."""
-        return tuple(self.stream_table)
+    def stacks(self) -> tuple[str, ...]:
+        """Names of the stacks: ("self",), ("encoder", "decoder", "cross"), or one per tower."""
+        return tuple(self.stack_table)
 
     @property
-    def default_stream(self) -> str:
-        """The stream that is shown when none is named."""
-        preferred = (s for s in ("self", "encoder", "text") if s in self.stream_table)
-        return next(preferred, self.streams[0])
+    def default_stack(self) -> str:
+        """The stack that is shown when none is named."""
+        preferred = (s for s in ("self", "encoder", "text") if s in self.stack_table)
+        return next(preferred, self.stacks[0])
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Display strings of the default stream."""
+        """Display strings of the default stack."""
         return self.axes()[0].tokens
 
     @property
     def units(self) -> Mapping[str, Unit]:
-        """Units of the default stream's tokens, by name."""
+        """Units of the default stack's tokens, by name."""
         return MappingProxyType(dict(self.axes()[0].units))
 
     @property
@@ -308,48 +308,48 @@ class Trace:
     @property
     def boundary(self) -> int | None:
         """Index of the first generated token, in the decoder's tokens where there are two stacks."""
-        stream = "decoder" if "decoder" in self.stream_table else self.default_stream
-        return self.axes(stream)[0].boundary
+        stack = "decoder" if "decoder" in self.stack_table else self.default_stack
+        return self.axes(stack)[0].boundary
 
-    def _stream(self, stream: str | None) -> Stream:
-        name = self.default_stream if stream is None else stream
-        if name not in self.stream_table:
-            known = ", ".join(repr(s) for s in self.streams)
+    def _stack(self, stack: str | None) -> Stack:
+        name = self.default_stack if stack is None else stack
+        if name not in self.stack_table:
+            known = ", ".join(repr(s) for s in self.stacks)
             raise ValueError(
-                f"stream {name!r} is not in this trace, which has {known}.{suggest(name, self.streams)}"
+                f"stack {name!r} is not in this trace, which has {known}.{suggest(name, self.stacks)}"
             )
-        return self.stream_table[name]
+        return self.stack_table[name]
 
-    def axes(self, stream: str | None = None) -> tuple[TokenAxis, TokenAxis]:
-        """Return the query and the key axis of a stream."""
-        found = self._stream(stream)
+    def axes(self, stack: str | None = None) -> tuple[TokenAxis, TokenAxis]:
+        """Return the query and the key axis of a stack."""
+        found = self._stack(stack)
         return found.query, found.key
 
     @property
     def dtype(self) -> Literal["float32", "float64"]:
         """What attention and all that is computed from it is kept in: float64 stays, the rest is float32."""
-        layers = (layer for stream in self.stream_table.values() for layer in stream.layers)
+        layers = (layer for stack in self.stack_table.values() for layer in stack.layers)
         return "float64" if any(layer.dtype == torch.float64 for layer in layers) else "float32"
 
-    def n_layers(self, stream: str | None = None) -> int:
-        """Return the number of layers of a stream."""
-        return len(self._stream(stream).layers)
+    def n_layers(self, stack: str | None = None) -> int:
+        """Return the number of layers of a stack."""
+        return len(self._stack(stack).layers)
 
-    def n_heads(self, stream: str | None = None, layer: int | None = None) -> int:
+    def n_heads(self, stack: str | None = None, layer: int | None = None) -> int:
         """Return the number of heads of a layer; without one, of the layer that has most."""
-        layers = self._stream(stream).layers
+        layers = self._stack(stack).layers
         if layer is None:
             return max(found.shape[0] for found in layers)
-        return layers[self._index(layer, stream)].shape[0]
+        return layers[self._index(layer, stack)].shape[0]
 
-    def _index(self, layer: int, stream: str | None) -> int:
-        count = self.n_layers(stream)
+    def _index(self, layer: int, stack: str | None) -> int:
+        count = self.n_layers(stack)
         if not -count <= layer < count:
-            name = self.default_stream if stream is None else stream
-            raise IndexError(f"layer {layer} is out of range: stream {name!r} has layers 0 to {count - 1}")
+            name = self.default_stack if stack is None else stack
+            raise IndexError(f"layer {layer} is out of range: stack {name!r} has layers 0 to {count - 1}")
         return layer % count
 
-    def attention_layer(self, layer: int, stream: str | None = None) -> Tensor:
+    def attention_layer(self, layer: int, stack: str | None = None) -> Tensor:
         """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
 
         Computed when first asked for, from recorded queries and keys, by the function that ran in the model;
@@ -358,10 +358,10 @@ class Trace:
 
         Raises:
             IndexError: If the layer is out of range; the message names the range.
-            ValueError: If the stream is unknown.
+            ValueError: If the stack is unknown.
         """
-        name = self.default_stream if stream is None else stream
-        found = self._stream(name)
+        name = self.default_stack if stack is None else stack
+        found = self._stack(name)
         at = (name, self._index(layer, name))
         with self._lock:
             if at in self._kept:
@@ -375,7 +375,7 @@ class Trace:
             return weights
 
     def attention_rows(
-        self, layer: int, heads: Chosen = None, queries: Chosen = None, stream: str | None = None
+        self, layer: int, heads: Chosen = None, queries: Chosen = None, stack: str | None = None
     ) -> Tensor:
         """Return attention of some heads and queries [head, query, key] in `dtype` on the CPU.
 
@@ -387,14 +387,14 @@ class Trace:
             layer: Number of the layer; negative ones count from the last.
             heads: Numbers of heads in the order wanted, or a slice; all by default.
             queries: Numbers of queries in the order wanted, or a slice; all by default.
-            stream: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
+            stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
 
         Raises:
             IndexError: If the layer, a head or a query is out of range; the message names the range.
-            ValueError: If the stream is unknown.
+            ValueError: If the stack is unknown.
         """
-        name = self.default_stream if stream is None else stream
-        found = self._stream(name)
+        name = self.default_stack if stack is None else stack
+        found = self._stack(name)
         at = (name, self._index(layer, name))
         with self._lock:
             kept = self._kept.get(at)
@@ -404,13 +404,13 @@ class Trace:
         return source.weights(heads, queries).to(getattr(torch, self.dtype))
 
     def attention_blocks(
-        self, layer: int, stream: str | None = None, heads: Chosen = None, limit: int = BLOCK_BYTES
+        self, layer: int, stack: str | None = None, heads: Chosen = None, limit: int = BLOCK_BYTES
     ) -> Iterator[tuple[slice, Tensor]]:
         """Go through a layer's attention in blocks of queries; only one block is in memory at a time.
 
         Args:
             layer: Number of the layer.
-            stream: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
+            stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
             heads: Numbers of heads, or a slice; all by default.
             limit: About how many bytes a block has; none has fewer than 16 queries.
 
@@ -419,23 +419,23 @@ class Trace:
 
         Raises:
             IndexError: If the layer or a head is out of range; the message names the range.
-            ValueError: If the stream is unknown.
+            ValueError: If the stack is unknown.
         """
-        n_heads, queries, keys = self._stream(stream).layers[self._index(layer, stream)].shape
+        n_heads, queries, keys = self._stack(stack).layers[self._index(layer, stack)].shape
         some = len(numbers(positions(heads, n_heads, "head")))
         size = getattr(torch, self.dtype).itemsize
         for rows in blocks(queries, some * keys * size, limit):
-            yield rows, self.attention_rows(layer, heads, rows, stream)
+            yield rows, self.attention_rows(layer, heads, rows, stack)
 
-    def query_key(self, layer: int, stream: str | None = None) -> tuple[Tensor, Tensor]:
+    def query_key(self, layer: int, stack: str | None = None) -> tuple[Tensor, Tensor]:
         """Return a layer's queries [head, query, dim] and keys [kv head, key, dim], after rotary embedding.
 
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
-        return self._recorded(layer, stream).query_key()
+        return self._recorded(layer, stack).query_key()
 
-    def attention_settings(self, layer: int, stream: str | None = None) -> dict[str, Any]:
+    def attention_settings(self, layer: int, stack: str | None = None) -> dict[str, Any]:
         """Return what a layer's attention was given beside queries and keys, as `attention_weights` takes it.
 
         "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
@@ -444,19 +444,19 @@ class Trace:
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
-        return self._recorded(layer, stream).settings()
+        return self._recorded(layer, stack).settings()
 
-    def _recorded(self, layer: int, stream: str | None) -> RecordedLayer:
-        found = self._stream(stream).layers[self._index(layer, stream)]
+    def _recorded(self, layer: int, stack: str | None) -> RecordedLayer:
+        found = self._stack(stack).layers[self._index(layer, stack)]
         if not isinstance(found, RecordedLayer):
             raise UnsupportedModelError(
                 f"queries and keys were not recorded for {self.model_id or 'given numbers'}"
             )
         return found
 
-    def is_causal(self, stream: str | None = None) -> bool:
+    def is_causal(self, stack: str | None = None) -> bool:
         """Return whether no query reads a later key, in the first and the last layer; no layer is built."""
-        name = self.default_stream if stream is None else stream
+        name = self.default_stack if stack is None else stack
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
@@ -466,28 +466,28 @@ class Trace:
                 self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
             return self._causal[name]
 
-    def _reads(self, layer: int, stream: str) -> tuple[bool, bool]:
+    def _reads(self, layer: int, stack: str) -> tuple[bool, bool]:
         """Return whether a layer's queries read any key, and whether any reads a later one."""
-        found = self._stream(stream).layers[layer]
+        found = self._stack(stack).layers[layer]
         if isinstance(found, RecordedLayer) and found.hides_later_keys():
             return True, False
         some = False
         # Small blocks: where later keys are read at all, the first queries do.
-        for rows, weights in self.attention_blocks(layer, stream, limit=2**20):
+        for rows, weights in self.attention_blocks(layer, stack, limit=2**20):
             if torch.triu(weights, diagonal=rows.start + 1).any():
                 return True, True
             some = some or bool(weights.any())
         return some, False
 
-    def rows_sum_to_one(self, stream: str | None = None) -> bool | None:
+    def rows_sum_to_one(self, stack: str | None = None) -> bool | None:
         """Return True where weights are what a softmax returned; None where only the numbers can tell."""
-        layers = self._stream(stream).layers
+        layers = self._stack(stack).layers
         own = all(isinstance(layer, RecordedLayer) and layer.call.weights is None for layer in layers)
         return True if own else None
 
-    def is_signed(self, stream: str | None = None) -> bool:
+    def is_signed(self, stack: str | None = None) -> bool:
         """Return whether a weight may be negative: a model's own are shares."""
-        del stream
+        del stack
         return False
 
     @property
@@ -508,9 +508,9 @@ class Trace:
         """
         from attnwidgets.tracing.rerun_trace import again
 
-        with ExitStack() as stack:
+        with ExitStack() as exits:
             for one in interventions:
-                stack.enter_context(one)
+                exits.enter_context(one)
             return again(self)
 
     def diff(self, other: Trace) -> Difference:

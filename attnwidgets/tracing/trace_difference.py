@@ -48,7 +48,7 @@ class Difference:
         total_variation: Half the sum of |p - p'| over all outputs at the place of the prediction, 0 to 1;
             NaN without logits.
         largest_logit_change: The largest |difference| of one logit, anywhere; NaN without logits.
-        attention: By stream, how far rows of attention moved [layer, head]: half the sum of |a - a'| over a
+        attention: By stack, how far rows of attention moved [layer, head]: half the sum of |a - a'| over a
             row's keys, on average over queries, 0 to 1.
         interventions: What was in force in one trace and not in the other, in words.
     """
@@ -72,9 +72,9 @@ class Difference:
     def __repr__(self) -> str:
         head = "; ".join(self.interventions) or "the same interventions"
         rows = [f"  {one.label!r}: {one.before:.1%} to {one.after:.1%}" for one in self.predictions[:5]]
-        for stream, moved in self.attention.items():
+        for stack, moved in self.attention.items():
             shares = " ".join(f"{share:.3f}" for share in np.nanmean(moved, axis=1))
-            rows.append(f"  {stream} attention, share of a row that moved, by layer: {shares}")
+            rows.append(f"  {stack} attention, share of a row that moved, by layer: {shares}")
         return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows])
 
 
@@ -82,15 +82,15 @@ def difference(first: Trace, other: Trace) -> Difference:
     """Return what differs between two traces of one input.
 
     Raises:
-        ValueError: If they are of other tokens or other streams.
+        ValueError: If they are of other tokens or other stacks.
     """
-    for stream in first.streams:
-        same = stream in other.streams and all(
-            one.tokens == two.tokens for one, two in zip(first.axes(stream), other.axes(stream), strict=True)
+    for stack in first.stacks:
+        same = stack in other.stacks and all(
+            one.tokens == two.tokens for one, two in zip(first.axes(stack), other.axes(stack), strict=True)
         )
         if not same:
             message = (
-                f"other is a trace of other tokens (stream {stream!r}); compare with trace.rerun(...), or "
+                f"other is a trace of other tokens (stack {stack!r}); compare with trace.rerun(...), or "
                 "with a trace of the same text."
             )
             raise ValueError(message)
@@ -118,7 +118,7 @@ def difference(first: Trace, other: Trace) -> Difference:
         tuple(moved),
         variation,
         largest,
-        {name: _attention(first, other, name) for name in first.streams},
+        {name: _attention(first, other, name) for name in first.stacks},
         tuple(one for one in (*then, *now) if (one in then) != (one in now)),
     )
 
@@ -144,13 +144,13 @@ def _row(trace: Trace, logits: Tensor) -> int:
     return int(title.rsplit(" ", 1)[1]) if " at " in title else len(logits) - 1
 
 
-def _attention(first: Trace, other: Trace, stream: str) -> NDArray[np.float64]:
+def _attention(first: Trace, other: Trace, stack: str) -> NDArray[np.float64]:
     """Return how far rows moved [layer, head]; NaN for heads that a layer does not have."""
-    found = np.full((first.n_layers(stream), first.n_heads(stream)), np.nan)
+    found = np.full((first.n_layers(stack), first.n_heads(stack)), np.nan)
     for layer in range(len(found)):
         rows = [
-            (weights.double() - other.attention_rows(layer, None, place, stream).double()).abs().sum(-1)
-            for place, weights in first.attention_blocks(layer, stream)
+            (weights.double() - other.attention_rows(layer, None, place, stack).double()).abs().sum(-1)
+            for place, weights in first.attention_blocks(layer, stack)
         ]
         moved = torch.cat(rows, dim=-1).mean(-1) / 2
         found[layer, : len(moved)] = moved.numpy()

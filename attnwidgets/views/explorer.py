@@ -17,7 +17,7 @@ from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from attnwidgets.views.wire.handlers import Topic
+    from attnwidgets.views.wire.handlers import Handler
 
 SENTENCE = "sentence"
 
@@ -82,7 +82,7 @@ class Explorer(Intervening):
         several = all(unit is not None and sum(not one for one in unit.special) > 1 for unit in found)
         return SENTENCE if several else super()._first_unit()
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}
         asked |= removal_topics(self, self._predicts)
         if self._features is not None:

@@ -151,7 +151,7 @@ const header = {
       method: "attention",
       title: "attention",
       unit: "token",
-      stream: "self",
+      stack: "self",
       query: "token",
       key: "token",
       layers: Array.from({ length: layers }, (_, i) => i),
@@ -172,13 +172,13 @@ const header = {
   tiles,
   predictions: { title: "next token", items: [{ label: " cat", probability: 0.31, id: 1 }] },
 };
-const options = { method: null, unit: null, stream: null, indexBase: 0, title: "", marks: [], methods: [], units: [] };
+const options = { method: null, unit: null, stack: null, indexBase: 0, title: "", marks: [], methods: [], units: [] };
 const names = args.views.split(",");
 const models = {
   s: { kind: "store", state: { header } },
   x: {
     kind: "selection",
-    state: { layer: 0, head: 0, unit: "token", method: "attention", stream: "self", pinned: null, hover: null },
+    state: { layer: 0, head: 0, unit: "token", method: "attention", stack: "self", pinned: null, hover: null },
   },
 };
 names.forEach((view, i) => {

@@ -108,7 +108,7 @@ export interface TileClient {
 /** The shared selection, as one view sees it. */
 export interface SelectionStore {
   get<K extends keyof SelectionState>(key: K): SelectionState[K];
-  /** Set and save to the kernel (layer, head, unit, method, stream, pinned). */
+  /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
   set(values: Partial<Omit<SelectionState, "hover">>): void;
   /** Preview a cell; stays in the browser. */
   hover(cell: Cell | null): void;
@@ -174,7 +174,7 @@ export interface ViewProps {
 const DEFAULT_OPTIONS: ViewOptions = {
   method: null,
   unit: null,
-  stream: null,
+  stack: null,
   indexBase: 0,
   title: "",
   marks: [],

@@ -10,7 +10,7 @@ const KEYS: (keyof SelectionState)[] = [
   "head",
   "unit",
   "method",
-  "stream",
+  "stack",
   "pinned",
   "target",
   "foil",
@@ -109,8 +109,8 @@ export function translateCell(cell: Cell, header: Header, source: Source): Cell 
     return same.query < 0 && same.key < 0 ? null : same;
   }
   const origin =
-    header.sources.find((s) => s.unit === cell.unit && s.stream === source.stream && s.kind === "map") ??
-    header.sources.find((s) => s.unit === cell.unit && s.stream === source.stream);
+    header.sources.find((s) => s.unit === cell.unit && s.stack === source.stack && s.kind === "map") ??
+    header.sources.find((s) => s.unit === cell.unit && s.stack === source.stack);
   const fromQuery = origin && header.axes[origin.query];
   const fromKey = origin && header.axes[origin.key];
   if (!fromQuery || !fromKey) return null;
@@ -160,12 +160,12 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");
   if (!hasMethod && method) notes.push(`${method} is not here: showing ${first.title}`);
   const ofMethod = byMethod.filter((s) => s.method === first.method);
-  const stream = options.stream ?? selection.get("stream");
-  const [byStream, hasStream] = choose(ofMethod, (s) => s.stream === stream);
-  const inStream = byStream.filter((s) => s.stream === byStream[0]?.stream);
-  if (!hasStream && options.stream) notes.push(`no ${stream} attention in ${first.title}`);
+  const stack = options.stack ?? selection.get("stack");
+  const [byStack, hasStack] = choose(ofMethod, (s) => s.stack === stack);
+  const inStack = byStack.filter((s) => s.stack === byStack[0]?.stack);
+  if (!hasStack && options.stack) notes.push(`no ${stack} attention in ${first.title}`);
   const unit = options.unit ?? selection.get("unit");
-  const [byUnit, hasUnit] = choose(inStream, (s) => s.unit === unit);
+  const [byUnit, hasUnit] = choose(inStack, (s) => s.unit === unit);
   const source = byUnit[0] ?? first;
   if (!hasUnit && unit) notes.push(`${source.title} has no ${unit} unit: showing ${source.unit}`);
 
@@ -185,8 +185,8 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
 
 /** The same for what attributions say of every layer, where they say anything; else as it is. */
 export function layered(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved {
-  const { method, unit, stream } = shown.source;
-  const source = header.sources.find(({ id }) => id === `${method}:layers/${unit}/${stream}`);
+  const { method, unit, stack } = shown.source;
+  const source = header.sources.find(({ id }) => id === `${method}:layers/${unit}/${stack}`);
   if (!source) return shown;
   const layer = nearest(source.layers, selection.get("layer"));
   return { ...shown, source, layer, head: resolveHead(source, selection.get("head")) };

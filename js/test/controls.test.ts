@@ -9,19 +9,19 @@ import {
   moveLayer,
   nextHead,
   placeWords,
-  streamsOf,
+  stacksOf,
   unitsOf,
   whereWords,
 } from "../src/views/steps.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
 
-function source(method: string, unit: string, stream = "self", heads: number[] | null = [0, 1, 2]): Source {
+function source(method: string, unit: string, stack = "self", heads: number[] | null = [0, 1, 2]): Source {
   return {
-    id: `${method}/${unit}/${stream}`,
+    id: `${method}/${unit}/${stack}`,
     method,
     title: method,
     unit,
-    stream,
+    stack,
     query: unit,
     key: unit,
     layers: [0, 1, 2],
@@ -144,7 +144,7 @@ test("an explorer offers what the store has, within what it was restricted to", 
     methodsOf(header, ["rollout"]).map((m) => m.value),
     ["rollout"],
   );
-  assert.deepEqual(streamsOf(header, "attention"), ["self", "cross"]);
+  assert.deepEqual(stacksOf(header, "attention"), ["self", "cross"]);
 });
 
 test("a probability never rounds to impossible or certain", () => {

@@ -7,7 +7,7 @@ export const SOURCE: Source = {
   method: "attention",
   title: "attention",
   unit: "token",
-  stream: "self",
+  stack: "self",
   query: "t",
   key: "t",
   layers: [0, 1, 2, 3, 4, 5],

@@ -10,7 +10,7 @@ const SAE: Sae = {
   layer: 2,
   features: 9,
   site: "blocks.2.hook_resid_post",
-  stream: "self",
+  stack: "self",
   onText: true,
   skipsFirst: false,
   counted: false,

@@ -7,7 +7,7 @@ import { HEADER, SOURCE } from "./fake.ts";
 const OPTIONS: ViewOptions = {
   method: null,
   unit: null,
-  stream: null,
+  stack: null,
   indexBase: 0,
   title: "",
   marks: [],
@@ -20,7 +20,7 @@ const START: SelectionState = {
   head: 0,
   unit: "token",
   method: "attention",
-  stream: "self",
+  stack: "self",
   pinned: null,
   target: null,
   foil: null,

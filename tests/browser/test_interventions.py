@@ -52,7 +52,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     notebook.keyboard.press("k")
     lab.until(
         "explorer.selection.interventions",
-        [{"kind": "ablate", "stream": "self", "layer": 2, "head": 2, "how": "zero"}],
+        [{"kind": "ablate", "stack": "self", "layer": 2, "head": 2, "how": "zero"}],
     )
     assert plot.locator(".aw-grid-out").count() == 1
     table = explorer.locator(".aw-change .aw-both")

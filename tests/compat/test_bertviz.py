@@ -90,9 +90,9 @@ def page_of(view, *arguments, **options):
 
 
 def numbers(view):
-    """What our view shows, by stream: {stream: (layers, heads, [layer, head, query, key])}."""
+    """What our view shows, by stack: {stack: (layers, heads, [layer, head, query, key])}."""
     return {
-        source.stream: (
+        source.stack: (
             source.layers,
             source.heads,
             np.stack([source.layer(number) for number in source.layers]),
@@ -103,7 +103,7 @@ def numbers(view):
 
 
 def same(found, page, *, heads=None):
-    """Whether our numbers are those of a page's parts, stream by stream."""
+    """Whether our numbers are those of a page's parts, stream by stack."""
     names = {"Encoder": "encoder", "Decoder": "decoder", "Cross": "cross"}
     parts = page["attention"] if page["attention"][0]["name"] in names else page["attention"][:1]
     assert len(found) == len(parts)
@@ -164,19 +164,19 @@ def test_a_pair_knows_its_second_text(theirs, pair_of_minilm):
 
 @pytest.mark.parametrize("name", ["head_view", "model_view"])
 @pytest.mark.parametrize("options", [{}, {"include_layers": [1]}])
-def test_an_encoder_decoder_has_three_streams(theirs, translation, name, options):
+def test_an_encoder_decoder_has_three_stacks(theirs, translation, name, options):
     given = {key: list(value) for key, value in translation.items()}
     page = page_of(getattr(theirs, name), **given, **options)
     view = getattr(ours, name)(**translation, **options)
     found = numbers(view)
     assert set(found) == {"encoder", "decoder", "cross"}
     same(found, page)
-    cross = next(source for source in view.sources() if source.stream == "cross")
+    cross = next(source for source in view.sources() if source.stack == "cross")
     assert cross.axes()[0]["labels"][1:] == ["Sie", "sieht"] or "Sie" in cross.axes()[0]["labels"][1]
     assert len(cross.axes()[1]["labels"]) == 5
 
 
-def test_one_stream_alone_needs_its_own_tokens_only(translation):
+def test_one_stack_alone_needs_its_own_tokens_only(translation):
     view = ours.head_view(
         encoder_attention=translation["encoder_attention"], encoder_tokens=translation["encoder_tokens"]
     )

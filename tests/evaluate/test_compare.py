@@ -40,7 +40,7 @@ def methods() -> dict[str, Any]:
 
 def lengths(trace: Any) -> Attributions:
     """A method of a reader's own: the lengths of tokens."""
-    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stream="self")
+    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stack="self")
 
 
 def same(one: np.ndarray, other: np.ndarray) -> None:

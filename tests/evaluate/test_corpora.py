@@ -88,7 +88,7 @@ def within(seconds: int) -> Iterator[None]:
 
 
 def lengths(trace: Any) -> Attributions:
-    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stream="self")
+    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stack="self")
 
 
 def dying(trace: Any, flag: Path) -> Attributions:
@@ -148,7 +148,7 @@ def test_a_tokenizer_with_another_word_is_another_one(folder: Path, tmp_path: Pa
 def test_a_method_is_known_by_all_it_depends_on(folder: Path, tmp_path: Path) -> None:
     def scaled(trace: Any, by: Any) -> Attributions:
         values = np.array([len(one) for one in trace.tokens]) ** by
-        return Attributions(values, axis=trace.axes()[0], stream="self")
+        return Attributions(values, axis=trace.axes()[0], stack="self")
 
     def run(by: Any) -> Any:
         return scores(str(folder), TEXTS[:4], {"scaled": partial(scaled, by=by)}, cache=tmp_path)
@@ -178,13 +178,13 @@ def test_equal_texts_score_alike_and_are_kept_once(folder: Path, tmp_path: Path)
     assert scores(str(folder), ["the cat"] * 3, cache=tmp_path).reused == 3
 
 
-# As streams
+# As stacks
 
 
 def test_a_stream_is_read_as_it_is_needed_and_not_kept(folder: Path, tmp_path: Path) -> None:
     read: list[int] = []
 
-    def stream() -> Iterator[dict[str, Any]]:
+    def stack() -> Iterator[dict[str, Any]]:
         for number, text in enumerate(TEXTS):
             read.append(number)
             yield {"text": text, "number": number, "label": number}  # as a data set of Hugging Face does
@@ -193,7 +193,7 @@ def test_a_stream_is_read_as_it_is_needed_and_not_kept(folder: Path, tmp_path: P
         assert len(read) <= 16 * (1 + TEXTS.index(trace.text) // 16) + 1
         return lengths(trace)
 
-    found = scores(str(folder), stream(), {"lengths": watched}, cache=tmp_path)
+    found = scores(str(folder), stack(), {"lengths": watched}, cache=tmp_path)
     assert read == list(range(60))
     assert found.texts == ()
     assert equal(found, scores(str(folder), TEXTS, {"lengths": lengths}))

@@ -38,7 +38,7 @@ def decoder() -> Any:
 
 
 def given(trace: Any, values: Any, **options: Any) -> Attributions:
-    return Attributions(values, axis=trace.axes()[0], stream=trace.default_stream, **options)
+    return Attributions(values, axis=trace.axes()[0], stack=trace.default_stack, **options)
 
 
 def run(trace: Any, ids: list[int], **more: Any) -> torch.Tensor:

@@ -38,7 +38,7 @@ def traces() -> Any:
 
 def lengths(trace: Any) -> Attributions:
     values = [len(one) / 7 - at * 1e-3 for at, one in enumerate(trace.tokens)]
-    return Attributions(values, axis=trace.axes()[0], stream="self")
+    return Attributions(values, axis=trace.axes()[0], stack="self")
 
 
 def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
@@ -82,7 +82,7 @@ def test_a_twin_by_other_weights_is_told_from_another_model(traces: Any) -> None
 
     def values(trace: Any) -> Attributions:
         size = float(trace.model.bert.encoder.layer[0].attention.self.value.weight.detach().abs().sum())
-        return Attributions([size] * len(trace.tokens), axis=trace.axes()[0], stream="self")
+        return Attributions([size] * len(trace.tokens), axis=trace.axes()[0], stack="self")
 
     found = implementation_invariance(traces, others, {"saliency": "saliency", "weights": values})
     assert found.of("saliency").max() < 1e-9

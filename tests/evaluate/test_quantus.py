@@ -31,7 +31,7 @@ def vectors(recorded: Any) -> Any:
 
 
 def given(trace: Any, values: Any) -> Attributions:
-    return Attributions(values, axis=trace.axes()[0], stream="self", dtype="float64")
+    return Attributions(values, axis=trace.axes()[0], stack="self", dtype="float64")
 
 
 def test_sizes_of_explanations_are_as_simple(recorded: Any, vectors: Any) -> None:

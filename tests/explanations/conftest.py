@@ -11,7 +11,7 @@ from tests.explanations.made import shares
 
 
 @pytest.fixture
-def tiny_streams():
+def tiny_stacks():
     """An encoder-decoder's attention, given: two layers of three heads over five and four tokens."""
     output = SimpleNamespace(
         encoder_attentions=tuple(shares(2, 1, 3, 5, 5)),

@@ -71,7 +71,7 @@ def test_rectangular_map_aggregates_each_side_by_its_own_words():
     query = axis("pqr", [(0, 1), (2,)], None)
     key = axis("abcd", [(0,), (1, 2, 3)], None)
     values = shares(1, 3, 4)
-    found = MixingMap(values, query=query, key=key, stream="cross").to("word").values
+    found = MixingMap(values, query=query, key=key, stack="cross").to("word").values
     expected = values[0, :2].mean(0)
     np.testing.assert_allclose(found[0, 0], [expected[0], expected[1:].sum()], rtol=1e-5)
     assert found.shape == (1, 2, 2)
@@ -80,7 +80,7 @@ def test_rectangular_map_aggregates_each_side_by_its_own_words():
 def test_a_unit_of_one_side_leaves_the_other_as_it_is():
     query, key = axis("pqr", [(0, 1), (2,)], None), axis("abcd", None, None)
     values = shares(1, 3, 4)
-    found = MixingMap(values, query=query, key=key, stream="cross")
+    found = MixingMap(values, query=query, key=key, stack="cross")
     assert found.available_units() == ("token", "word")
     words = found.to("word")
     np.testing.assert_allclose(words.values[0], [values[0, :2].mean(0), values[0, 2]], rtol=1e-5)

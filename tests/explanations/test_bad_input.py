@@ -43,16 +43,16 @@ def test_a_layer_that_is_not_there_is_named_with_those_that_are(method) -> None:
         method.function(traced("GPT-2"), layers=[])
 
 
-@named(having("stream"))
-def test_a_stream_that_is_not_there_is_named_with_those_that_are(method) -> None:
+@named(having("stack"))
+def test_a_stack_that_is_not_there_is_named_with_those_that_are(method) -> None:
     with pytest.raises(
-        ValueError, match=r"stream 'slef' is not in this trace, which has 'self'.*Did you mean 'self'"
+        ValueError, match=r"stack 'slef' is not in this trace, which has 'self'.*Did you mean 'self'"
     ):
-        method.function(traced("GPT-2"), stream="slef")
+        method.function(traced("GPT-2"), stack="slef")
     with pytest.raises(
         ValueError, match=r"'encodr' is not .*'encoder', 'decoder', 'cross'.*Did you mean 'encoder'"
     ):
-        method.function(traced("T5"), stream="encodr")
+        method.function(traced("T5"), stack="encodr")
 
 
 @named(having("unit"))
@@ -77,7 +77,7 @@ def test_what_is_no_trace_is_named_with_what_to_do(method) -> None:
         TypeError, match=rf"list, not a trace; a list of texts .*aw\.{method.name}\(t\) for t in"
     ):
         method.function([traced("GPT-2")])
-    with pytest.raises(TypeError, match=r"takes no keyword 'strem'.*Did you mean 'stream'"):
+    with pytest.raises(TypeError, match=r"takes no keyword 'strem'.*Did you mean 'stack'"):
         method.function(traced("GPT-2"), strem="self")
 
 

@@ -71,7 +71,7 @@ def test_the_score_is_the_mean_over_the_sequences(tiny_llama):
 class Answered:
     """A trace as `copied_share` reads it: six tokens of a prompt, three that were generated."""
 
-    streams = ("self",)
+    stacks = ("self",)
     tokenizer = None
     boundary = 6
 

@@ -158,13 +158,13 @@ def test_words_count_as_elements():
         aw.head_statistics(one_head(np.eye(N)), unit="wrd")
 
 
-def test_between_two_sequences_only_what_needs_no_common_places(tiny_streams):
-    stats = aw.head_statistics(tiny_streams, stream="cross")
+def test_between_two_sequences_only_what_needs_no_common_places(tiny_stacks):
+    stats = aw.head_statistics(tiny_stacks, stack="cross")
     assert stats.shape == (3, 2, 3)
     assert stats.names == ("first_token", "entropy", "relative_entropy")
     assert "different sequences" in stats.left_out["mean_distance"]
     with pytest.raises(ValueError, match="different sequences"):
-        statistics.diagonal(tiny_streams, stream="cross")
+        statistics.diagonal(tiny_stacks, stack="cross")
 
 
 def test_one_token_is_all_there_is():
@@ -216,8 +216,8 @@ def test_what_has_no_statistics_is_refused_in_words():
         aw.head_statistics(one_head(np.eye(N)), ["induction"])
     with pytest.raises(ValueError, match="'text'"):
         aw.head_statistics(one_head(np.eye(N)), queries="tex")
-    with pytest.raises(ValueError, match="stream 'self'"):
-        aw.head_statistics(one_head(np.eye(N)), stream="cross")
+    with pytest.raises(ValueError, match="stack 'self'"):
+        aw.head_statistics(one_head(np.eye(N)), stack="cross")
     with pytest.raises(TypeError, match="not a trace"):
         aw.head_statistics("text")
     plain = aw.MixingMap(shares(1, 1, 3, 3), query=list("abc"))

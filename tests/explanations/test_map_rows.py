@@ -40,7 +40,7 @@ def _refuse(*_: Any) -> Any:
 
 def whole(found: Trace, number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return a layer that the trace does not keep."""
-    return found.stream_table["self"].layers[number].weights().numpy()
+    return found.stack_table["self"].layers[number].weights().numpy()
 
 
 WAYS: dict[str, Callable[[MixingMap], MixingMap]] = {
@@ -91,7 +91,7 @@ def test_what_attention_is_like_is_known_without_a_layer(unbuilt: Trace) -> None
 
 
 def test_a_function_of_users_that_returns_attention_keeps_its_rows(unbuilt: Trace) -> None:
-    common = {"method": "mine", "provenance": {}, "warning": "", "stream": "self", "trace_id": ""}
+    common = {"method": "mine", "provenance": {}, "warning": "", "stack": "self", "trace_id": ""}
     renamed = as_explanation(aw.attention(unbuilt), unbuilt, "self", common)
     assert isinstance(renamed, MixingMap)
     assert renamed.rows(0, [1], [5]).shape == (1, 1, COUNT)

@@ -87,7 +87,7 @@ def test_a_method_serves_given_numbers_exactly_where_it_is_not_refused(name):
 
 
 @pytest.mark.parametrize("name", ["rollout", "attention_flow"])
-def test_methods_of_a_stream_refuse_one_that_reads_another(name):
+def test_methods_of_a_stack_refuse_one_that_reads_another(name):
     assert methods()[name].refusal(given()) == ""
     assert "from one sequence to another" in methods()[name].refusal(given(3, 2))
 
@@ -114,8 +114,8 @@ FAMILIES = {**tiny.TEXT, **tiny.SEQ2SEQ, **tiny.OUTSIDE}
 def test_a_method_serves_a_model_exactly_where_it_is_not_refused(family):
     traced = trace(tiny.build(FAMILIES[family]), None, [5, 6, 7, 8])
     for entry in methods():
-        for stream in traced.streams if "stream" in entry.options else (None,):
-            asked = {} if stream is None else {"stream": stream}
+        for stack in traced.stacks if "stack" in entry.options else (None,):
+            asked = {} if stack is None else {"stack": stack}
             if entry.refusal(traced, **asked):
                 with pytest.raises((ValueError, TypeError)):
                     _ = entry.function(traced, **asked).values
@@ -134,13 +134,13 @@ def test_menus_read_what_comes_back_and_which_options_it_takes():
     assert table["rollout"].kind == "map"
     assert table["mixing_ratio"].kind == "attributions"
     assert table["rollout"].default_options()["residual_weight"] == 0.5
-    assert table["rollout"].default_options()["stream"] is None
-    assert table["rollout"].default_options(given())["stream"] == "self"
+    assert table["rollout"].default_options()["stack"] is None
+    assert table["rollout"].default_options(given())["stack"] == "self"
     assert table["rollout"].required == ()
 
 
 def test_a_methods_own_requirement_counts():
-    short = at_most(2, "tokens", lambda trace, stream: len(trace.axes(stream)[1]))
+    short = at_most(2, "tokens", lambda trace, stack: len(trace.axes(stack)[1]))
     entry = Method("x", lambda trace: trace, "p", "n", "MixingMap", "c", (NEEDS["attention"], short))
     assert entry.refusal(given(2, 2)) == ""
     assert entry.refusal(given()) == (

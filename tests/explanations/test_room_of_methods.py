@@ -133,7 +133,7 @@ def test_removals_run_as_many_at_once_as_there_is_room_for(
     gone = np.eye(len(IDS), dtype=bool)
 
     def answers() -> Any:
-        with removing(found, "attention_mask", target, unit=unit, stream="self", watched=False) as ask:
+        with removing(found, "attention_mask", target, unit=unit, stack="self", watched=False) as ask:
             return ask(gone)
 
     whole = answers()

@@ -438,20 +438,20 @@ def test_parts_of_a_logit_must_sum_to_it():
     assert f"the values sum to {score / 2:.6g}; the logit of" in repr(failing)
 
 
-def test_other_streams_are_for_functions_that_take_them():
+def test_other_stacks_are_for_functions_that_take_them():
     cross = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, [5, 6, 7])
 
-    def of_stream(traced, stream=None):
-        return np.stack([traced.attention_layer(layer, stream).numpy() for layer in range(2)])
+    def of_stack(traced, stack=None):
+        return np.stack([traced.attention_layer(layer, stack).numpy() for layer in range(2)])
 
     register("mine")(right)
-    assert "a keyword stream=" in methods()["mine"].refusal(cross, "decoder")
+    assert "a keyword stack=" in methods()["mine"].refusal(cross, "decoder")
     assert methods()["mine"].refusal(cross) == ""
     with pytest.warns(UserWarning, match="raises IndexError"):
-        register("mine")(of_stream)
+        register("mine")(of_stack)
     assert methods()["mine"].refusal(cross, "cross") == ""
-    found = explain(cross, "mine", stream="cross")
-    assert found.stream == "cross"
+    found = explain(cross, "mine", stack="cross")
+    assert found.stack == "cross"
     assert found.shape[-2:] == tuple(len(axis) for axis in cross.axes("cross"))
 
 

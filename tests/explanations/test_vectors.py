@@ -107,7 +107,7 @@ def test_between_two_sequences_there_is_no_diagonal():
     assert cross.to_attributions("column_sum").labels == ("x", "y", "z")
     assert cross.to_attributions("row_sum").labels == ("a", "b")
     for how, options in (("column_sum", {}), ("row", {"query": 0})):
-        with pytest.raises(ValueError, match="diagonal=False needs a map of a stream that attends to itself"):
+        with pytest.raises(ValueError, match="diagonal=False needs a map of a stack that attends to itself"):
             cross.to_attributions(how, diagonal=False, **options)
 
 

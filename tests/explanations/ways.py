@@ -42,9 +42,9 @@ class Way:
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
 
-    def __call__(self, trace: Any, stream: str | None = None) -> MixingMap:
+    def __call__(self, trace: Any, stack: str | None = None) -> MixingMap:
         """Return the map, not computed yet."""
-        found: MixingMap = explain(trace, self.name, stream=stream, **self.options)
+        found: MixingMap = explain(trace, self.name, stack=stack, **self.options)
         return found
 
 
@@ -69,17 +69,17 @@ def traced(family: str, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def served(trace: Any, way: Way) -> list[str]:
-    """Return the streams of a trace that a way serves."""
-    return [stream for stream in trace.streams if _serves(trace, way, stream)]
+    """Return the stacks of a trace that a way serves."""
+    return [stack for stack in trace.stacks if _serves(trace, way, stack)]
 
 
-def _serves(trace: Any, way: Way, stream: str) -> bool:
-    if methods()[way.name].refusal(trace, stream):
+def _serves(trace: Any, way: Way, stack: str) -> bool:
+    if methods()[way.name].refusal(trace, stack):
         return False
     # Options may narrow what the method serves; nothing is computed yet.
     if way.options:
         try:
-            way(trace, stream)
+            way(trace, stack)
         except ValueError:
             return False
     return True

@@ -59,9 +59,9 @@ def test_ids(kind: str) -> None:
         name, reader = r.choice(["text", "input_ids"]), r.choice(readers)
         found = told(lambda: aw.trace(model, reader, **{name: ids}, **options))
         for trace in found if isinstance(found, list) else [found] * (found is not None):
-            stream = trace.default_stream
-            for layer in range(trace.n_layers(stream)):
-                rows = trace.attention_layer(layer, stream).sum(-1)
+            stack = trace.default_stack
+            for layer in range(trace.n_layers(stack)):
+                rows = trace.attention_layer(layer, stack).sum(-1)
                 assert torch.allclose(rows, torch.ones_like(rows), atol=1e-4)
 
     fuzz(some_ids, 150)

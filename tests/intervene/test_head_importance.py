@@ -18,9 +18,9 @@ from tests.tracing import tiny
 @pytest.mark.parametrize("make", [*(lambda n=n: text(n) for n in ("GPT-2", "Llama", "ALBERT")), t5, vit])
 def test_removal_is_what_is_lost_without_each_head(make: Any) -> None:
     trace = make()
-    stream = "cross" if "cross" in trace.streams else trace.default_stream
+    stack = "cross" if "cross" in trace.stacks else trace.default_stack
     target = 2 if trace.logits.dim() == 1 else aw.targets.token(7, position=1)
-    found = aw.head_importance(trace, target, stream=stream, batch_size=3)
+    found = aw.head_importance(trace, target, stack=stack, batch_size=3)
 
     def score() -> float:
         own = logits(trace)
@@ -28,7 +28,7 @@ def test_removal_is_what_is_lost_without_each_head(make: Any) -> None:
 
     whole = score()
     for layer, head in np.ndindex(*found["removal"].shape):
-        with aw.ablate_heads(trace, (layer, head), stream=stream):
+        with aw.ablate_heads(trace, (layer, head), stack=stack):
             assert found["removal"][layer, head] == pytest.approx(whole - score(), abs=1e-12)
     assert np.abs(found["removal"]).max() > 1e-7
     agreement = found.provenance["agreement"]

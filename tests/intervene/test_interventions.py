@@ -55,33 +55,31 @@ def test_the_layers_found_without_running_are_those_that_a_trace_calls(name: str
     options = {"input_ids": IDS} if not seq2seq else {"text": "cat", "target_text": "cat"}
     trace = aw.trace(model, tiny.wordpiece() if seq2seq else None, **options)
     before, called = sites(model), sites(trace)
-    assert {stream: [one.name for one in own] for stream, own in before.items()} == {
-        stream: [one.name for one in own] for stream, own in called.items()
+    assert {stack: [one.name for one in own] for stack, own in before.items()} == {
+        stack: [one.name for one in own] for stack, own in called.items()
     }
     assert all(
         one.n_heads in (None, two.n_heads)
-        for stream in called
-        for one, two in zip(before[stream], called[stream], strict=True)
+        for stack in called
+        for one, two in zip(before[stack], called[stack], strict=True)
     )
 
 
 @pytest.mark.parametrize("make", traces())
 def test_what_changes_nothing_changes_nothing(make: Any) -> None:
     trace = make()
-    stream = "cross" if "cross" in trace.streams else trace.default_stream
+    stack = "cross" if "cross" in trace.stacks else trace.default_stack
     plain = logits(trace)
     # Gemma's own attention sums its scores in float32.
     tolerance = 1e-6 if trace.model_id.startswith("Gemma") else 1e-12
-    layer = trace.n_layers(stream) - 1
+    layer = trace.n_layers(stack) - 1
     neutral = [
         aw.ablate_heads(trace, {}),
-        aw.ablate_heads(trace, {layer: []}, stream=stream),
-        aw.ablate_heads(trace, {0: "all", layer: "all"}, "patch", reference=trace, stream=stream),
-        aw.edit_attention(
-            trace, {layer: "all"}, trace.attention_layer(layer, stream).double(), stream=stream
-        ),
-        aw.drop_tokens(trace, [], stream=stream),
-        aw.suppress(trace, [], stream=stream),
+        aw.ablate_heads(trace, {layer: []}, stack=stack),
+        aw.ablate_heads(trace, {0: "all", layer: "all"}, "patch", reference=trace, stack=stack),
+        aw.edit_attention(trace, {layer: "all"}, trace.attention_layer(layer, stack).double(), stack=stack),
+        aw.drop_tokens(trace, [], stack=stack),
+        aw.suppress(trace, [], stack=stack),
     ]
     for one in neutral:
         with one:
@@ -306,7 +304,7 @@ def test_t5_generates_without_its_cross_attention() -> None:
     trace = t5()
     model = trace.model
     prompt = {"input_ids": trace.inputs["input_ids"], "max_new_tokens": 4, "do_sample": False}
-    with aw.ablate_heads(model, {0: "all", 1: "all"}, stream="cross"):
+    with aw.ablate_heads(model, {0: "all", 1: "all"}, stack="cross"):
         found = model.generate(**prompt, output_logits=True, return_dict_in_generate=True)
         other = torch.tensor([[9, 9, 9]])
         again = model.generate(
@@ -493,7 +491,7 @@ def bad() -> list[Any]:
         (lambda: aw.ablate_heads(llama, (0, 0), "mean"), ValueError, "reference is missing"),
         (lambda: aw.ablate_heads(llama, (0, 0), reference=llama), ValueError, "'zero' needs none"),
         (lambda: aw.ablate_heads(llama, (0, 0), "mean", reference=text("OPT")), ValueError, "by this"),
-        (lambda: aw.ablate_heads(llama, (0, 0), stream="cross"), ValueError, "'self'"),
+        (lambda: aw.ablate_heads(llama, (0, 0), stack="cross"), ValueError, "'self'"),
         (lambda: aw.edit_attention(llama, (0, 0), "uniforn"), ValueError, "Did you mean 'uniform'"),
         (lambda: aw.edit_attention(llama, (0, 0), "one_hot"), ValueError, "key is missing"),
         (lambda: aw.edit_attention(llama, (0, 0), key=2), ValueError, "to is 'uniform'"),

@@ -31,9 +31,9 @@ def calls(trace: Any, blocks: Any, one: Any) -> list[int]:
 @pytest.mark.parametrize("make", [*(lambda n=n: text(n) for n in (*LAYERS, "ALBERT", "Gemma 2")), t5, vit])
 def test_a_preview_is_the_rerun(make: Any) -> None:
     trace = make()
-    for stream in trace.streams:
-        for layer in range(trace.n_layers(stream)):
-            one = aw.ablate_heads(trace, {layer: [0, 2]}, stream=stream)
+    for stack in trace.stacks:
+        for layer in range(trace.n_layers(stack)):
+            one = aw.ablate_heads(trace, {layer: [0, 2]}, stack=stack)
             found, whole = preview(trace, one), trace.rerun(one)
             torch.testing.assert_close(found.logits, whole.logits, atol=1e-12, rtol=0)
             assert [p.id for p in found.after] == [p.id for p in whole.predictions(100)]

@@ -82,12 +82,12 @@ def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, text
     """An SAE that explains a model's states, along their principal components; other features are dead."""
     from attnwidgets.sae.check import counted
     from attnwidgets.sae.corpus import Corpus
-    from attnwidgets.tracing.hooks.hook_point import resolve_site
+    from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
     from attnwidgets.tracing.recording.borrow import borrowed
 
     with borrowed(model) as twin:
         corpus = Corpus(model, tokenizer, texts)
-        h = torch.cat([found for found, _ in counted(twin, corpus, resolve_site(model, site))]).float()
+        h = torch.cat([found for found, _ in counted(twin, corpus, resolve_hook_point(model, site))]).float()
     components = torch.linalg.svd(h - h.mean(0), full_matrices=False).Vh[:rank]
     directions = torch.zeros(d_sae, h.shape[-1])
     directions[: 2 * rank] = torch.cat([components, -components])

@@ -8,7 +8,7 @@ import torch
 from attnwidgets.sae import locate as elsewhere
 from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, counted
 from attnwidgets.sae.corpus import Corpus
-from attnwidgets.tracing.hooks.hook_point import sites_of_blocks
+from attnwidgets.tracing.hooks.hook_point import hook_points_of_blocks
 from tests.tracing import tiny
 
 from . import made
@@ -87,7 +87,7 @@ IDS = [[5, 9, 11, 7, 12, 30, 31], [8, 3, 2, 6, 17, 21, 40], [33, 14, 25, 9, 10, 
 
 def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared():
     model = tiny.build(tiny.TEXT["ALBERT"])
-    corpus, places = Corpus(model, None, IDS), sites_of_blocks(model)
+    corpus, places = Corpus(model, None, IDS), hook_points_of_blocks(model)
     together = elsewhere._states(model, corpus, places)
     assert len(together) == len(places) > 9
     for place in places:

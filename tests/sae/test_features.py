@@ -219,10 +219,10 @@ def test_of_two_stacks_the_sites_own_tokens_are_taken():
     sae = made.sae(d_in=32)
     for side in ("encoder", "decoder"):
         found = aw.sae_features(trace, sae, site=f"{side}.1.hook_resid_post")
-        assert found.stream == side
+        assert found.stack == side
         assert found.labels == trace.axes(side)[0].tokens
-    with pytest.raises(UnsupportedModelError, match="name the stream they belong to"):
-        aw.sae_features(trace, sae, site="encoder.1.hook_resid_post", stream="decoder")
+    with pytest.raises(UnsupportedModelError, match="name the stack they belong to"):
+        aw.sae_features(trace, sae, site="encoder.1.hook_resid_post", stack="decoder")
 
 
 def test_live_objects_are_taken(traced):

@@ -6,8 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from attnwidgets.tracing.hooks.hook import reading, tapped
-from attnwidgets.tracing.hooks.hook_point import Site, hook_name, resolve_site, sites_of_blocks
+from attnwidgets.tracing.hooks.hook import hooked, reading
+from attnwidgets.tracing.hooks.hook_point import (
+    HookPoint,
+    hook_name,
+    hook_points_of_blocks,
+    resolve_hook_point,
+)
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed
 from tests.tracing import tiny
@@ -17,7 +22,7 @@ IDS = torch.tensor([[5, 9, 11, 7, 30, 8], [6, 9, 10, 11, 24, 5]])
 
 def states_at(model, name: str, **inputs) -> torch.Tensor:
     """What `reading` reads at a site."""
-    with borrowed(model) as twin, reading(twin, resolve_site(model, name)) as read:
+    with borrowed(model) as twin, reading(twin, resolve_hook_point(model, name)) as read:
         return read(input_ids=IDS, **inputs)
 
 
@@ -111,7 +116,7 @@ def test_a_shared_block_is_read_at_the_call_that_is_meant():
     first, second = (states_at(model, f"blocks.{block}.hook_mlp_out") for block in (0, 2))
     assert not torch.equal(first, second)
     with pytest.raises(ValueError, match=r"no block 3 in AlbertForMaskedLM, which has 3 \(0 to 2\)"):
-        resolve_site(model, "blocks.3.hook_resid_post")
+        resolve_hook_point(model, "blocks.3.hook_resid_post")
 
 
 def test_embeddings_and_encoder_decoders_have_names_of_their_own():
@@ -125,7 +130,7 @@ def test_embeddings_and_encoder_decoders_have_names_of_their_own():
     assert torch.equal(states_at(t5, "encoder.0.hook_resid_post", **starts), out.encoder_hidden_states[1])
     assert torch.equal(states_at(t5, "decoder.0.hook_resid_post", **starts), out.decoder_hidden_states[1])
     with pytest.raises(ValueError, match="does not say which blocks are meant"):
-        resolve_site(t5, "blocks.0.hook_resid_post")
+        resolve_hook_point(t5, "blocks.0.hook_resid_post")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,7 @@ def test_embeddings_and_encoder_decoders_have_names_of_their_own():
 )
 def test_modules_are_named_as_hugging_face_does(name, path, side):
     model = tiny.build(tiny.TEXT["BERT"])
-    site = resolve_site(model, name)
+    site = resolve_hook_point(model, name)
     assert (site.module, site.side) == (path, side)
     with torch.no_grad(), seen(model.get_submodule(path), side) as found:
         model(input_ids=IDS)
@@ -154,15 +159,18 @@ def test_modules_are_named_as_hugging_face_does(name, path, side):
 
 def test_a_path_may_begin_further_out_than_the_model():
     model = tiny.build(tiny.TEXT["Llama"]).model  # as AutoModel gives it
-    site = resolve_site(model, "model.layers.1.mlp")
-    assert site == Site("model.layers.1.mlp", "layers.1.mlp", block=1)
+    site = resolve_hook_point(model, "model.layers.1.mlp")
+    assert site == HookPoint("model.layers.1.mlp", "layers.1.mlp", block=1)
 
 
 def test_the_first_name_that_is_there_counts():
     model = tiny.build(tiny.TEXT["BERT"])
-    assert resolve_site(model, "blocks.9.hook_resid_post", "encoder.layer.1").module == "bert.encoder.layer.1"
+    assert (
+        resolve_hook_point(model, "blocks.9.hook_resid_post", "encoder.layer.1").module
+        == "bert.encoder.layer.1"
+    )
     with pytest.raises(ValueError, match="no block 9"):
-        resolve_site(model, "blocks.9.hook_resid_post", "encoder.layer.8")
+        resolve_hook_point(model, "blocks.9.hook_resid_post", "encoder.layer.8")
 
 
 @pytest.mark.parametrize(
@@ -178,25 +186,25 @@ def test_the_first_name_that_is_there_counts():
 )
 def test_places_that_are_not_there_say_what_is(name, message):
     with pytest.raises(ValueError, match=message):
-        resolve_site(tiny.build(tiny.TEXT["BERT"]), name)
+        resolve_hook_point(tiny.build(tiny.TEXT["BERT"]), name)
 
 
 @pytest.mark.parametrize(("family", "hook"), [("OPT", "hook_resid_mid"), ("MPNet", "hook_mlp_out")])
 def test_hooks_that_no_description_settles_are_refused(family, hook):
     model = tiny.build((tiny.TEXT | tiny.OUTSIDE)[family])
     with pytest.raises(UnsupportedModelError, match="name the module instead"):
-        resolve_site(model, f"blocks.1.{hook}")
+        resolve_hook_point(model, f"blocks.1.{hook}")
 
 
 def test_sites_are_found_and_named_again():
     model = tiny.build(tiny.TEXT["Llama"])
-    names = [site.name for site in sites_of_blocks(model)]
+    names = [site.name for site in hook_points_of_blocks(model)]
     assert names[:3] == ["hook_embed", "blocks.0.hook_resid_pre", "blocks.0.hook_resid_post"]
     assert len(names) == 2 + 2 * 3
-    assert hook_name(model, resolve_site(model, "model.layers.1")) == "blocks.1.hook_resid_post"
-    assert hook_name(model, resolve_site(model, "model.layers.1.input")) == "blocks.1.hook_resid_pre"
-    assert hook_name(model, resolve_site(model, "model.layers.1.mlp")) == "model.layers.1.mlp"
-    assert hook_name(model, resolve_site(model, "blocks.1.hook_mlp_out")) == "blocks.1.hook_mlp_out"
+    assert hook_name(model, resolve_hook_point(model, "model.layers.1")) == "blocks.1.hook_resid_post"
+    assert hook_name(model, resolve_hook_point(model, "model.layers.1.input")) == "blocks.1.hook_resid_pre"
+    assert hook_name(model, resolve_hook_point(model, "model.layers.1.mlp")) == "model.layers.1.mlp"
+    assert hook_name(model, resolve_hook_point(model, "blocks.1.hook_mlp_out")) == "blocks.1.hook_mlp_out"
 
 
 class Pair(nn.Module):
@@ -226,7 +234,7 @@ def test_tuples_are_read_and_changed_in_their_first_place():
     model, x = Stack(), torch.randn(1, 3, 4)
     with torch.no_grad():
         plain = model(x)
-        with tapped(model, resolve_site(model, "first"), lambda states: 2 * states) as tap:
+        with hooked(model, resolve_hook_point(model, "first"), lambda states: 2 * states) as tap:
             doubled = model(x)
         assert tap.passes == 1
         torch.testing.assert_close(doubled, model.second(2 * model.first(x)[0]))
@@ -240,10 +248,13 @@ def test_hooks_are_gone_after_an_exception_and_what_lies_behind_a_site_is_not_ru
     def explode(_):
         raise RuntimeError("boom")
 
-    with pytest.raises(RuntimeError, match="boom"), tapped(model, resolve_site(model, "first"), explode):
+    with (
+        pytest.raises(RuntimeError, match="boom"),
+        hooked(model, resolve_hook_point(model, "first"), explode),
+    ):
         model(torch.randn(1, 3, 4))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    with seen(model.second, "output") as found, reading(model, resolve_site(model, "first")) as read:
+    with seen(model.second, "output") as found, reading(model, resolve_hook_point(model, "first")) as read:
         read(x=torch.randn(1, 3, 4))
     assert not found
 
@@ -253,6 +264,6 @@ def test_a_site_that_a_pass_does_not_reach_is_an_error():
     model.unused = nn.Linear(4, 4)
     with (
         pytest.raises(UnsupportedModelError, match="does not reach 'unused'"),
-        reading(model, resolve_site(model, "unused")) as read,
+        reading(model, resolve_hook_point(model, "unused")) as read,
     ):
         read(x=torch.randn(1, 3, 4))

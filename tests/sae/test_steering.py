@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.tracing.hooks.hook_point import resolve_site
+from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
 from tests.tracing import tiny
 
 from . import made
@@ -51,7 +51,7 @@ def replaced(model, change, ids=IDS, site: str = SITE) -> torch.Tensor:
     def after(_, __, output):
         return (change(output[0]), *output[1:]) if isinstance(output, tuple) else change(output)
 
-    handle = model.get_submodule(resolve_site(model, site).module).register_forward_hook(after)
+    handle = model.get_submodule(resolve_hook_point(model, site).module).register_forward_hook(after)
     try:
         return logits(model, ids)
     finally:

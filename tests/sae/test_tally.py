@@ -17,7 +17,7 @@ from attnwidgets.sae.corpus_statistics.top_examples import NONE, Slots, rank_in_
 FEATURES = 6
 
 
-def stream(seed: int, windows: int = 40) -> list[Chunk]:
+def stack(seed: int, windows: int = 40) -> list[Chunk]:
     """Windows of random length with activations of very different sizes, one chunk a window."""
     generator = np.random.default_rng(seed)
     found, place = [], 0
@@ -81,14 +81,14 @@ def merged(parts: list[Chunk], cuts: list[int], **options) -> Tally:
 @given(seed=st.integers(0, 1000), cut=st.sampled_from([2, 3, 7, 40]))
 @settings(max_examples=20, deadline=None)
 def test_how_tokens_are_cut_into_chunks_does_not_matter(seed, cut):
-    assert same(tallied(stream(seed)), tallied(stream(seed), cut))
+    assert same(tallied(stack(seed)), tallied(stack(seed), cut))
 
 
 @given(seed=st.integers(0, 1000), cuts=st.sets(st.integers(1, 13), max_size=4), sizes=st.integers(1, 6))
 @settings(max_examples=30, deadline=None)
 def test_parts_that_are_merged_are_one_whole(seed, cuts, sizes):
     """Also where texts are repeated, and where a part's activations are much larger than another's."""
-    parts = stream(seed)
+    parts = stack(seed)
     parts += [replace(part, text=part.text + 14, window=part.window + 40) for part in parts[:9]]
     options = {"examples": sizes, "per_interval": sizes, "seed": seed}
     whole = tallied(parts, **options)
@@ -97,7 +97,7 @@ def test_parts_that_are_merged_are_one_whole(seed, cuts, sizes):
 
 
 def test_of_a_context_that_comes_again_and_again_one_is_drawn():
-    one = stream(1)[0]
+    one = stack(1)[0]
     parts = [replace(one, text=one.text + i, window=one.window + i) for i in range(50)]
     drawn = tallied(parts, 7).drawn.fields
     first = tallied(parts[:1]).drawn.fields
@@ -123,7 +123,7 @@ def test_sums_are_those_of_fractions():
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=20, deadline=None)
 def test_counts_and_histograms_are_those_of_a_plain_loop(seed):
-    parts = stream(seed)
+    parts = stack(seed)
     tally = tallied(parts, 5)
     whole = joined(parts)
     inside = whole.activations[whole.counts]
@@ -148,7 +148,7 @@ def test_counts_and_histograms_are_those_of_a_plain_loop(seed):
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=20, deadline=None)
 def test_the_top_examples_are_the_largest_activations_one_a_window(seed):
-    parts = stream(seed)
+    parts = stack(seed)
     tally = tallied(parts, 4)
     whole = joined(parts)
     for j in range(FEATURES):
@@ -178,7 +178,7 @@ def test_the_top_examples_are_the_largest_activations_one_a_window(seed):
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=10, deadline=None)
 def test_drawn_examples_lie_in_their_intervals_and_are_as_many_as_there_are(seed):
-    tally = tallied(stream(seed), 3)
+    tally = tallied(stack(seed), 3)
     fields = tally.drawn.fields
     per = BINS // INTERVALS
     for j in range(FEATURES):
@@ -210,7 +210,7 @@ def test_draws_are_even():
 
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_happened():
-    parts = stream(3)
+    parts = stack(3)
     first = tallied(parts[:17])
     again = Tally(FEATURES, examples=4, per_interval=2, before=2, after=1, seed=0)
     again.restore(first.state())
@@ -221,7 +221,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_happened():
 
 def test_nothing_grows_with_the_tokens():
     sizes = [
-        sum(a.nbytes for n, a in tallied(stream(0, k)).state().items() if "pairs" not in n) for k in (20, 80)
+        sum(a.nbytes for n, a in tallied(stack(0, k)).state().items() if "pairs" not in n) for k in (20, 80)
     ]
     assert sizes[0] == sizes[1]
 

@@ -409,7 +409,7 @@ def test_a_model_in_half_precision_has_saes_in_single(bert, dtype):
     assert {parameter.dtype for parameter in model.parameters()} == {dtype}
 
 
-def test_max_tokens_and_streams_are_taken(bert):
+def test_max_tokens_and_stacks_are_taken(bert):
     assert train(bert, max_tokens=300, steps=3).history.options["tokens"] == 300
     streamed = train(bert, texts=(text for text in corpus()), steps=3)
     assert streamed.history.options["tokens"] == train(bert, steps=3).history.options["tokens"]

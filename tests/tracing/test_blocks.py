@@ -48,8 +48,8 @@ def in_double(block: Any) -> bool:
 @torch.no_grad()
 def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -> None:
     found = {**FAMILIES, **MORE}[family].traced(torch.float64)
-    for layer, stream in ((layer, name) for name in found.streams for layer in range(found.n_layers(name))):
-        block = block_of(found, layer, stream, "test")
+    for layer, stack in ((layer, name) for name in found.stacks for layer in range(found.n_layers(name))):
+        block = block_of(found, layer, stack, "test")
         assert largest(block.recomputed() - block.output, block.output) < (
             1e-12 if in_double(block) else 1e-5
         )
@@ -65,8 +65,8 @@ def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -
             shift = block.norm1.direct(bias) / block.norm1.deviation(block.middle) + block.norm1.shift
             assert largest(normed.total() + shift - normed.reference, normed.reference) < 1e-12
         if family in FAMILIES:
-            assert whole.causal == (family in CAUSAL or stream == "decoder")
-        if stream != "cross":
+            assert whole.causal == (family in CAUSAL or stack == "decoder")
+        if stack != "cross":
             block.value_projection()
 
 
@@ -247,19 +247,19 @@ def test_blocks_that_are_not_known_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "stream", "place", "where"),
+    ("family", "stack", "place", "where"),
     [
-        ("GPT-2", "self", "transformer.h.1.mlp.c_fc", r"layer 1 \(transformer.h.1\) of stream 'self'"),
+        ("GPT-2", "self", "transformer.h.1.mlp.c_fc", r"layer 1 \(transformer.h.1\) of stack 'self'"),
         ("T5", "cross", "encoder.block.1.layer.1.DenseReluDense.wo", r"layer 1 \(encoder.block.1\) of str"),
         ("T5", "decoder", "decoder.block.0.layer.1.EncDecAttention.o", r"layer 0 \(decoder.block.0\)"),
         ("BERT", "self", "bert.embeddings.LayerNorm", r"what layer 0 .* reads holds NaN .* already"),
     ],
 )
-def test_the_layer_where_numbers_break_is_named(family: str, stream: str, place: str, where: str) -> None:
+def test_the_layer_where_numbers_break_is_named(family: str, stack: str, place: str, where: str) -> None:
     model, found = make(family, torch.float32)
     model.get_submodule(place).weight.data.fill_(float("nan"))
     with pytest.raises(ValueError, match=where):
-        block_of(found, 0, stream, "alti")
+        block_of(found, 0, stack, "alti")
 
 
 def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None:

@@ -54,10 +54,10 @@ def test_a_copy_answers_as_the_trace_does(make: Callable[[], Any], copied: Calla
     assert repr(twin) == repr(trace)
     assert type(twin) is type(trace)
     assert twin.predictions(3) == trace.predictions(3)
-    for stream in trace.streams:
-        assert twin.axes(stream)[0].tokens == trace.axes(stream)[0].tokens
-        for layer in range(trace.n_layers(stream)):
-            assert torch.equal(twin.attention_layer(layer, stream), trace.attention_layer(layer, stream))
+    for stack in trace.stacks:
+        assert twin.axes(stack)[0].tokens == trace.axes(stack)[0].tokens
+        for layer in range(trace.n_layers(stack)):
+            assert torch.equal(twin.attention_layer(layer, stack), trace.attention_layer(layer, stack))
     if trace.model is not None:
         assert torch.equal(twin.rerun().logits, trace.logits)
         assert np.array_equal(aw.value_zeroing(twin).values, aw.value_zeroing(trace).values)
@@ -77,7 +77,7 @@ def test_what_a_deep_copy_shares() -> None:
     assert twin.model is trace.model
     assert twin.tokenizer is trace.tokenizer
     before = trace.attention_layer(1).clone()
-    for call in (layer.call for layer in twin.stream_table["self"].layers):
+    for call in (layer.call for layer in twin.stack_table["self"].layers):
         call.query.zero_()
     twin.logits.zero_()
     assert torch.equal(trace.attention_layer(1), before)

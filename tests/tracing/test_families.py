@@ -30,11 +30,11 @@ def eager(model: Any, **inputs: Any) -> Any:
     return outputs
 
 
-def assert_same(found: Any, stream: str, expected: Any) -> None:
-    """Assert that every layer of a stream equals what was expected, to the last bit."""
-    assert found.n_layers(stream) == len(expected) > 0
+def assert_same(found: Any, stack: str, expected: Any) -> None:
+    """Assert that every layer of a stack equals what was expected, to the last bit."""
+    assert found.n_layers(stack) == len(expected) > 0
     for layer, weights in enumerate(expected):
-        assert torch.equal(found.attention_layer(layer, stream), weights[0].float())
+        assert torch.equal(found.attention_layer(layer, stack), weights[0].float())
 
 
 @pytest.mark.parametrize("family", tiny.TEXT)
@@ -44,7 +44,7 @@ def test_text_models_are_recorded_exactly(family: str, loaded: str | None) -> No
     found = trace(model, None, IDS)
     expected = eager(model, input_ids=torch.tensor([IDS])).attentions
     assert loaded or family == "Gemma 2" or model.config._attn_implementation == "sdpa"
-    assert found.streams == ("self",)
+    assert found.stacks == ("self",)
     assert_same(found, "self", expected)
     assert found.tokens == tuple(str(i) for i in IDS)
     assert found.n_heads() == 4
@@ -55,14 +55,14 @@ def test_text_models_are_recorded_exactly(family: str, loaded: str | None) -> No
 
 
 @pytest.mark.parametrize("family", tiny.SEQ2SEQ)
-def test_encoder_decoder_models_have_three_streams(family: str) -> None:
+def test_encoder_decoder_models_have_three_stacks(family: str) -> None:
     model = tiny.build(tiny.SEQ2SEQ[family])
     found = trace(model, None, IDS, max_new_tokens=4)
     decoder = [int(t) for t in found.axes("decoder")[0].tokens]
     assert decoder[0] == 0
     assert found.boundary == 1
     outputs = eager(model, input_ids=torch.tensor([IDS]), decoder_input_ids=torch.tensor([decoder]))
-    assert found.streams == ("encoder", "decoder", "cross")
+    assert found.stacks == ("encoder", "decoder", "cross")
     assert_same(found, "encoder", outputs.encoder_attentions)
     assert_same(found, "decoder", outputs.decoder_attentions)
     assert_same(found, "cross", outputs.cross_attentions)
@@ -106,12 +106,12 @@ def test_whisper_reads_frames_and_writes_tokens() -> None:
     found = trace(model, None, audio=features, max_new_tokens=3)
     decoder = torch.tensor([[int(t) for t in found.axes("decoder")[0].tokens]])
     outputs = eager(model, input_features=features, decoder_input_ids=decoder)
-    for stream in ("encoder", "decoder"):
-        assert_same(found, stream, getattr(outputs, f"{stream}_attentions"))
+    for stack in ("encoder", "decoder"):
+        assert_same(found, stack, getattr(outputs, f"{stack}_attentions"))
     assert_same(found, "cross", outputs.cross_attentions)
 
 
-def test_clip_has_a_stream_for_each_tower() -> None:
+def test_clip_has_a_stack_for_each_tower() -> None:
     model = tiny.clip()
     model.text_model.config._attn_implementation = "eager"
     before = (model.config._attn_implementation, "eager", model.vision_model.config._attn_implementation)
@@ -125,7 +125,7 @@ def test_clip_has_a_stream_for_each_tower() -> None:
     with borrowed(model) as twin:
         inputs = collate(twin, None, [sample])
         (found,) = traces_of(twin, model, None, [sample], inputs, record(twin, inputs), 10**9)
-    assert found.streams == ("text", "vision")
+    assert found.stacks == ("text", "vision")
     with torch.no_grad():
         for config in (model.config, model.text_model.config, model.vision_model.config):
             config._attn_implementation = "eager"

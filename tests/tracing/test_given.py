@@ -105,7 +105,7 @@ def test_generation_steps_are_put_together() -> None:
             torch.testing.assert_close(found.attention_layer(layer), weights[0], atol=1e-6, rtol=0)
 
 
-def test_an_encoder_decoder_output_has_its_streams() -> None:
+def test_an_encoder_decoder_output_has_its_stacks() -> None:
     model = tiny.build(tiny.SEQ2SEQ["Marian"], implementation="eager")
     with torch.no_grad():
         out = model(
@@ -114,7 +114,7 @@ def test_an_encoder_decoder_output_has_its_streams() -> None:
             output_attentions=True,
         )
     found = from_attentions(out, key_tokens=["a", "b", "c"], query_tokens=["x", "y"])
-    assert set(found.streams) == {"encoder", "decoder", "cross"}
+    assert set(found.stacks) == {"encoder", "decoder", "cross"}
     assert [a.tokens for a in found.axes("cross")] == [("x", "y"), ("a", "b", "c")]
     assert found.axes("encoder")[0].tokens == ("a", "b", "c")
     torch.testing.assert_close(found.attention_layer(1, "cross"), out.cross_attentions[1][0])
@@ -213,7 +213,7 @@ def test_an_encoders_empty_cross_attention_is_absent() -> None:
     assert out.cross_attentions == ()  # as transformers 5 returns it
     for given in (out, {"attentions": out.attentions, "cross_attentions": ()}):
         found = from_attentions(given, ["a", "b", "c"])
-        assert found.streams == ("self",)
+        assert found.stacks == ("self",)
         torch.testing.assert_close(found.attention_layer(0), out.attentions[0][0])
     with pytest.raises(ValueError, match="the output holds none"):
         from_attentions(SimpleNamespace(attentions=(), cross_attentions=()))
@@ -258,17 +258,17 @@ def cache_of(weights: torch.Tensor, *, batch: bool) -> dict[str, torch.Tensor]:
 def test_a_transformerlens_cache_is_its_patterns_layer_by_layer(wrap: Any, batch: bool) -> None:
     weights = stochastic(11, H, N, N, causal=True)
     found = from_attentions(wrap(cache_of(weights, batch=batch)), list("abcd"))
-    assert (found.streams, found.n_layers(), found.n_heads()) == (("self",), 11, H)
+    assert (found.stacks, found.n_layers(), found.n_heads()) == (("self",), 11, H)
     for layer in range(11):
         torch.testing.assert_close(found.attention_layer(layer), weights[layer])
 
 
-def test_a_cache_of_an_encoder_decoder_has_its_streams() -> None:
+def test_a_cache_of_an_encoder_decoder_has_its_stacks() -> None:
     names = ("encoder.0.attn", "decoder.0.attn", "decoder.0.cross_attn")
     weights = [stochastic(1, H, 3, 3), stochastic(1, H, 2, 2, causal=True), stochastic(1, H, 2, 3)]
     cache = {f"{name}.hook_pattern": each for name, each in zip(names, weights, strict=True)}
     found = from_attentions(cache, query_tokens=["x", "y"], key_tokens=["a", "b", "c"])
-    assert set(found.streams) == {"encoder", "decoder", "cross"}
+    assert set(found.stacks) == {"encoder", "decoder", "cross"}
     torch.testing.assert_close(found.attention_layer(0, "cross"), weights[2][0])
 
 

@@ -40,17 +40,17 @@ def long_model() -> Any:
 
 def assert_rows(found: Any) -> None:
     """Assert that rows, tiles, permuted heads and blocks of every layer are those of the layer."""
-    for stream in found.streams:
-        for number in range(found.n_layers(stream)):
-            heads = found.n_heads(stream, number)
-            queries = len(found.axes(stream)[0])
-            rows = [found.attention_rows(number, [heads - 1], [queries - 1], stream)]
-            tile = found.attention_rows(number, [0], None, stream)
-            turned = found.attention_rows(number, range(heads)[::-1], [queries - 1, 0], stream)
-            ahead = found.attention_rows(number, slice(1, None), slice(0, 2), stream)
-            blocks = list(found.attention_blocks(number, stream, limit=1))
+    for stack in found.stacks:
+        for number in range(found.n_layers(stack)):
+            heads = found.n_heads(stack, number)
+            queries = len(found.axes(stack)[0])
+            rows = [found.attention_rows(number, [heads - 1], [queries - 1], stack)]
+            tile = found.attention_rows(number, [0], None, stack)
+            turned = found.attention_rows(number, range(heads)[::-1], [queries - 1, 0], stack)
+            ahead = found.attention_rows(number, slice(1, None), slice(0, 2), stack)
+            blocks = list(found.attention_blocks(number, stack, limit=1))
             assert not found._kept, "nothing was kept, so that these were computed alone"
-            layer = found.attention_layer(number, stream)
+            layer = found.attention_layer(number, stack)
             expected = [
                 (rows[0], layer[-1:, -1:]),
                 (tile, layer[:1]),
@@ -61,8 +61,8 @@ def assert_rows(found: Any) -> None:
             for some, whole in expected:
                 torch.testing.assert_close(some, whole, rtol=0, atol=1e-6)
             assert [at.start for at, _ in blocks] == list(range(0, max(1, queries - 15), 16))
-            found._kept[stream, number] = layer + 1
-            kept = found.attention_rows(number, [-1], [0], stream)
+            found._kept[stack, number] = layer + 1
+            kept = found.attention_rows(number, [-1], [0], stack)
             assert torch.equal(kept, layer[-1:, :1] + 1), "a layer that is kept is read"
             found._kept.clear()
 

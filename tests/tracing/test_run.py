@@ -292,7 +292,7 @@ def test_positions_that_roberta_keeps_for_padding_do_not_count() -> None:
         trace(model, None, [5] * 13)
 
 
-def test_layers_and_streams_out_of_range(bert: Any) -> None:
+def test_layers_and_stacks_out_of_range(bert: Any) -> None:
     found = trace(*bert, "the cat")
     with pytest.raises(IndexError, match="layers 0 to 1"):
         found.attention_layer(2)

@@ -33,7 +33,7 @@ class Slow:
 
     def __call__(self, trace):
         """Slow numbers."""
-        query, _ = trace.axes(trace.default_stream)
+        query, _ = trace.axes(trace.default_stack)
 
         def layer_of(layer):
             for step in progress(range(STEPS), f"slow, layer {layer}"):
@@ -45,7 +45,7 @@ class Slow:
         return MixingMap.lazy(
             layer_of,
             query=query,
-            layers=range(trace.n_layers(trace.default_stream)),
+            layers=range(trace.n_layers(trace.default_stack)),
             stochastic=True,
             runs_model=True,
             method="slow",

@@ -49,8 +49,8 @@ def test_all_views_of_a_trace_see_one_list_and_undo_takes_the_last_back(read):
     grid, explorer = aw.HeadGrid(read), aw.Explorer(read)
     grid.selection.interventions = [OUT, ROW | {"to": "uniform"}]
     assert explorer.selection.interventions == (
-        {"kind": "ablate", "stream": "self", "layer": 1, "head": 2, "how": "zero"},
-        {"kind": "row", "stream": "self", "layer": 0, "head": 1, "query": 3, "to": "uniform"},
+        {"kind": "ablate", "stack": "self", "layer": 1, "head": 2, "how": "zero"},
+        {"kind": "row", "stack": "self", "layer": 0, "head": 1, "query": 3, "to": "uniform"},
     )
     explorer.selection.undo()
     assert [spec["kind"] for spec in grid.selection.interventions] == ["ablate"]
@@ -61,7 +61,7 @@ def test_all_views_of_a_trace_see_one_list_and_undo_takes_the_last_back(read):
 
 def test_what_a_browser_sends_is_the_list_of_python(read):
     view = aw.InterventionView(read)
-    sent = {"kind": "row", "stream": "self", "layer": 0, "head": 1, "query": 3, "to": "free", "amount": 1}
+    sent = {"kind": "row", "stack": "self", "layer": 0, "head": 1, "query": 3, "to": "free", "amount": 1}
     view.selection.set_state({"interventions": [sent]})
     assert view.selection.interventions == (sent,)
     assert view.selection.get_state(key="interventions")["interventions"] == [sent]
@@ -77,7 +77,7 @@ def test_what_a_browser_sends_is_the_list_of_python(read):
         ([OUT | {"head": -1}], IndexError, "out of range"),
         ([OUT | {"head": "2"}], TypeError, "is not a number"),
         ([OUT | {"heads": 2}], ValueError, "'head'"),
-        ([OUT | {"stream": "cross"}], ValueError, "'self'"),
+        ([OUT | {"stack": "cross"}], ValueError, "'self'"),
         ([OUT, OUT | {"how": "mean"}], ValueError, "already"),
         ([ROW], ValueError, "'uniform'"),
         ([ROW | {"to": "uniform", "query": 23}], IndexError, "0 to 16"),
@@ -139,7 +139,7 @@ def test_a_free_row_moves_by_its_amount_and_the_prediction_stands_still(read):
         np.testing.assert_allclose(traced.attention_layer(1)[2, query], own + amount * (row - own), atol=1e-6)
         told, _ = asked(view, interventions=view.selection.interventions)
         assert told["distance"] < 1e-5
-    meta, (packed,) = asked(view, "free_row", stream="self", layer=1, head=2, query=query)
+    meta, (packed,) = asked(view, "free_row", stack="self", layer=1, head=2, query=query)
     assert meta["movable"] == pytest.approx(movable)
     np.testing.assert_allclose(np.frombuffer(packed, "<f4"), row, atol=1e-6)
     assert "of what is free" in view.interventions()[0].said
@@ -205,7 +205,7 @@ def test_without_a_model_it_says_so_and_shows_the_rows(given):
         view.interventions()
     with pytest.raises(ValueError, match="needs the model"):
         asked(view, interventions=[OUT])
-    assert asked(view, "own_row", stream="self", layer=0, head=0, query=1)[0]["keys"][0] == "t0"
+    assert asked(view, "own_row", stack="self", layer=0, head=0, query=1)[0]["keys"][0] == "t0"
     with pytest.raises(ValueError, match="needs a trace"):
         aw.Explorer(aw.attention(given())).interventions()
     with pytest.raises(TypeError, match=r"aw\.trace"):
@@ -250,11 +250,11 @@ def test_an_assignment_s_page_does_not_hold_its_answer(read, tmp_path):
 
 
 @pytest.mark.parametrize("make", [t5, vit])
-def test_every_stream_and_kind_of_model_is_served(make, tmp_path):
+def test_every_stack_and_kind_of_model_is_served(make, tmp_path):
     trace = make()
     view = aw.InterventionView(trace)
-    for stream in trace.streams:
-        at = {"stream": stream, "layer": 1, "head": 1}
+    for stack in trace.stacks:
+        at = {"stack": stack, "layer": 1, "head": 1}
         view.selection.interventions = [
             {"kind": "ablate", **at},
             {"kind": "row", **at, "query": 1, "to": "free"},
@@ -264,7 +264,7 @@ def test_every_stream_and_kind_of_model_is_served(make, tmp_path):
         now = (logits if logits.dim() == 1 else logits[-1]).double().softmax(-1)
         assert told["rows"]
         assert all(row[3] == pytest.approx(float(now[row[0]]), abs=1e-6) for row in told["rows"])
-    view.selection.stream = trace.streams[-1]
+    view.selection.stack = trace.stacks[-1]
     assert len(answers_of(view.to_html(tmp_path / "page.html"))[1]) > 4
 
 

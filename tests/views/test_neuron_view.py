@@ -28,8 +28,8 @@ def told(view, topic, **args):
 
 def test_a_row_and_its_keys_are_told_exactly(by_hand):
     view = aw.NeuronView(by_hand)
-    meta, (query, *series) = told(view, "attention_row", stream="self", layer=0, head=1, query=3)
-    _, (keys,) = told(view, "attention_keys", stream="self", layer=0, head=meta["kvHead"])
+    meta, (query, *series) = told(view, "attention_row", stack="self", layer=0, head=1, query=3)
+    _, (keys,) = told(view, "attention_keys", stack="self", layer=0, head=meta["kvHead"])
     keys = keys.reshape(5, meta["dim"])
     by = dict(zip(meta["series"], series, strict=True))
     np.testing.assert_allclose(by["dot"], keys @ query, rtol=1e-5)
@@ -47,9 +47,9 @@ def test_steps_that_change_nothing_are_left_out_and_others_are_there(by_hand):
         "T5": (FAMILIES["T5"].traced(), "encoder"),
     }
     found = {}
-    for name, (trace, stream) in series.items():
+    for name, (trace, stack) in series.items():
         meta, _ = told(
-            aw.NeuronView(trace), "attention_row", stream=stream, layer=1 % trace.n_layers(), head=0, query=2
+            aw.NeuronView(trace), "attention_row", stack=stack, layer=1 % trace.n_layers(), head=0, query=2
         )
         found[name] = meta["series"]
     assert found["by hand"] == ["dot", "scaled", "masked", "softmax", "recorded"]
@@ -60,16 +60,16 @@ def test_steps_that_change_nothing_are_left_out_and_others_are_there(by_hand):
 def test_what_a_page_asks_wrongly_is_refused_in_words(by_hand):
     view = aw.NeuronView(by_hand)
     with pytest.raises(IndexError, match="head 2 is out of range"):
-        told(view, "attention_row", stream="self", layer=0, head=2, query=0)
-    with pytest.raises(ValueError, match="stream 'cross' is not in this trace"):
-        told(view, "attention_keys", stream="cross", layer=0, head=0)
+        told(view, "attention_row", stack="self", layer=0, head=2, query=0)
+    with pytest.raises(ValueError, match="stack 'cross' is not in this trace"):
+        told(view, "attention_keys", stack="cross", layer=0, head=0)
 
 
 def test_it_shows_tokens_and_attention_whatever_others_are_switched_to(by_hand):
     view = aw.NeuronView(by_hand)
     explorer = aw.Explorer(by_hand)
     explorer.selection.method = "rollout"
-    assert (view.options["method"], view.options["unit"], view.options["stream"]) == (
+    assert (view.options["method"], view.options["unit"], view.options["stack"]) == (
         "attention",
         "token",
         None,
@@ -90,9 +90,9 @@ def test_a_small_trace_goes_whole_into_a_page(by_hand, tmp_path):
     rows = {(args["head"], args["query"]) for topic, args in answers if topic == "attention_row"}
     assert rows == {(head, query) for head in (0, 1) for query in range(5)}
     keys = [args for topic, args in answers if topic == "attention_keys"]
-    assert keys == [{"stream": "self", "layer": 0, "head": head} for head in (0, 1)]
+    assert keys == [{"stack": "self", "layer": 0, "head": head} for head in (0, 1)]
     assert list(next(args for topic, args in answers if topic == "attention_row")) == [
-        "stream", "layer", "head", "query",
+        "stack", "layer", "head", "query",
     ]  # fmt: skip
 
 

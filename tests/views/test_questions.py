@@ -10,7 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets._progress import progress
-from attnwidgets.views.wire.handlers import Questions, Topic
+from attnwidgets.views.wire.handlers import Handler, Questions
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def questions(told):
         return [{"step": i} for i in progress(range(n), desc="steps")], []
 
     topics = {
-        "square": Topic(
+        "square": Handler(
             lambda of: ({"is": of * of}, [np.float32([of]).tobytes()]), for_page=lambda: [{"of": 3}]
         ),
-        "steps": Topic(steps, runs_model=True),
+        "steps": Handler(steps, runs_model=True),
     }
     return Questions(topics, lambda reply, buffers: told.append((reply, list(buffers))))
 
@@ -71,7 +71,7 @@ def test_a_page_holds_what_is_named_for_it(questions):
 def test_a_view_tells_its_answers_in_a_page(tmp_path):
     class Asked(aw.TokenStrip):
         def _topics(self):
-            return {"square": Topic(lambda of: ({"is": of * of}, [b"abc"]), for_page=lambda: [{"of": 3}])}
+            return {"square": Handler(lambda of: ({"is": of * of}, [b"abc"]), for_page=lambda: [{"of": 3}])}
 
     view = Asked(aw.Attributions([0.5, -0.5], axis=["a", "b"]))
     page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")

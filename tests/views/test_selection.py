@@ -55,7 +55,7 @@ def test_numbers_of_nobodys_trace_are_linked_to_nothing(softmax):
         ("head", 1.5, ValueError, "'mean'"),
         ("unit", "wrod", ValueError, "'token'"),
         ("method", "rolout", ValueError, "Did you mean 'rollout'"),
-        ("stream", "cross", ValueError, "'self'"),
+        ("stack", "cross", ValueError, "'self'"),
         ("pinned", (8, 0), IndexError, "0 to 7"),
         ("pinned", (0, -2), IndexError, "0 to 7"),
         ("pinned", (0, 0, "paragraph"), ValueError, "'token'"),

@@ -38,7 +38,7 @@ def told(given):
         asked.append((target, foil))
         number = float(1 if target is None else target) - float(foil or 0)
         values = np.linspace(-1, number, 8)
-        axis = trace.axes(trace.default_stream)[0]
+        axis = trace.axes(trace.default_stack)[0]
         names = {"target": str(target), "foil": None if foil is None else str(foil)}
         return aw.Attributions(values, axis=axis, residual=0.5, method="told", trace_id=trace.id, **names)
 

@@ -22,7 +22,7 @@ def view():
 
 
 def rows(view, **place):
-    where = {"method": "attention", "stream": "self", "unit": "token", "layer": 1, "head": 2} | place
+    where = {"method": "attention", "stack": "self", "unit": "token", "layer": 1, "head": 2} | place
     table, first = "", 0
     while first is not None:
         part = part_of_csv(view.store, **where, first=first)
@@ -41,7 +41,7 @@ def test_numbers_come_back_as_they_are(view):
 def test_a_large_table_comes_in_parts_of_what_is_sent_at_once(view, monkeypatch):
     whole = rows(view)
     monkeypatch.setattr(values, "PART_BYTES", 3 * 13 * 8)  # three rows of eight numbers
-    where = {"method": "attention", "stream": "self", "unit": "token", "layer": 1, "head": 2}
+    where = {"method": "attention", "stack": "self", "unit": "token", "layer": 1, "head": 2}
     assert [part_of_csv(view.store, **where, first=at)["next"] for at in (0, 3, 6)] == [3, 6, None]
     assert rows(view) == whole
 

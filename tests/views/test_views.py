@@ -213,7 +213,7 @@ def test_explore_takes_the_options_of_trace_and_one_text(minilm, sentence):
         aw.explore(*minilm, [sentence, sentence])
 
 
-def test_an_encoder_decoder_offers_every_stream_and_rolls_out_within_one():
+def test_an_encoder_decoder_offers_every_stack_and_rolls_out_within_one():
     torch = pytest.importorskip("torch")
     from transformers import T5Config, T5ForConditionalGeneration
 
@@ -223,12 +223,12 @@ def test_an_encoder_decoder_offers_every_stream_and_rolls_out_within_one():
     )
     trace = aw.trace(T5ForConditionalGeneration(config).eval(), None, [3, 4, 5, 1])
     explorer = aw.Explorer(trace, units=["token"])
-    offered = {(s["method"], s["stream"]) for s in explorer.store.header["sources"]}
+    offered = {(s["method"], s["stack"]) for s in explorer.store.header["sources"]}
     assert offered >= {("attention", s) for s in ("encoder", "decoder", "cross")}
     assert offered >= {("rollout", "encoder"), ("rollout", "decoder")}
     assert ("rollout", "cross") not in offered
-    assert explorer.selection.stream == trace.default_stream
-    assert aw.Heatmap(aw.attention(trace, stream="cross")).options["stream"] == "cross"
+    assert explorer.selection.stack == trace.default_stack
+    assert aw.Heatmap(aw.attention(trace, stack="cross")).options["stack"] == "cross"
 
 
 def test_a_view_answers_with_a_copy_of_itself(given, monkeypatch):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.metrics.faithfulness import Plan
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.trace import Trace
@@ -122,7 +122,7 @@ def item_of(given: Any, number: int, asked: Asked) -> Item:
         TypeError: Where it is none.
     """
     place = f"dataset[{number}]"
-    if hasattr(given, "stream_table"):
+    if hasattr(given, "stack_table"):
         item = Item("", trace=given)
     elif isinstance(given, str):
         item = Item(given)
@@ -208,7 +208,7 @@ class _Text:
             name: require_single(source_of(spec, 1, name, self.target)(0, trace), name)
             for name, spec in specs.items()
         }
-        self.one: Explained = explained(trace, self.explanations, self.target, "compare", asked.unit)[0]
+        self.one: ExplainedInput = explained(trace, self.explanations, self.target, "compare", asked.unit)[0]
         self.item = item
         self.notes: dict[str, None] = {}
         self._answers: dict[bytes, NDArray[np.float64]] = {}
@@ -235,7 +235,7 @@ class _Text:
             )
             found.append(("removal", example.questions()))
         features = removable(
-            self.one.trace, self.one.unit, self.one.stream, self.target, special=self.plan.special
+            self.one.trace, self.one.unit, self.one.stack, self.target, special=self.plan.special
         )
         seed, draws = [self.plan.seed, self.seed], self.plan.draws
         index, score = self.target.index, self.plan.score
@@ -262,7 +262,7 @@ class _Text:
         left = [row for key, row in rows.items() if key not in self._answers]
         own = np.stack(left) if left else removed[:0]
         one = self.one
-        return Question(one.trace, self.plan.operator, self.target, one.unit, one.stream, own)
+        return Question(one.trace, self.plan.operator, self.target, one.unit, one.stack, own)
 
     def learn(self, removed: NDArray[np.bool_], answers: Answers) -> None:
         """Keep the answers to variants."""

@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedInput:
     """One input with its explanations.
 
     Attributes:
         trace: The trace.
         values: What each explanation says of every element [element], by name.
         unit: The elements.
-        stream: Whose they are.
+        stack: Whose they are.
     """
 
     trace: Trace
     values: Mapping[str, NDArray[np.float64]]
     unit: Unit
-    stream: str
+    stack: str
 
 
 def explained(
     traces: Any, explanations: Any, target: Any, function: str, unit: str | None
-) -> list[Explained]:
+) -> list[ExplainedInput]:
     """Return inputs with their explanations.
 
     Args:
@@ -77,26 +77,26 @@ def explained(
     for number, trace in enumerate(every):
         own: dict[str, NDArray[np.float64]] = {}
         elements: Unit | None = None
-        stream = ""
+        stack = ""
         for name, source in sources.items():
             one = require_single(source(number, trace), name)
             one = one if unit is None else one.to(unit)
-            side = stream_of_axis(one.axis, one.stream, trace, name, f"traces[{number}]")
-            if elements is not None and (one.unit, side) != (elements.name, stream):
+            side = stack_of_axis(one.axis, one.stack, trace, name, f"traces[{number}]")
+            if elements is not None and (one.unit, side) != (elements.name, stack):
                 message = (
-                    f"explanation {name!r} is by {one.unit} of stream {side!r}, the first by {elements.name} "
-                    f"of {stream!r}: pass unit='...' to read all of them in one."
+                    f"explanation {name!r} is by {one.unit} of stack {side!r}, the first by {elements.name} "
+                    f"of {stack!r}: pass unit='...' to read all of them in one."
                 )
                 raise ValueError(message)
-            elements, stream = one.source_unit, side
+            elements, stack = one.source_unit, side
             own[name] = np.asarray(one.values, dtype=np.float64)
         if elements is None:
             continue
-        found.append(Explained(trace, own, elements, stream))
+        found.append(ExplainedInput(trace, own, elements, stack))
     return found
 
 
-def watched(inputs: Sequence[Explained]) -> Iterable[Explained]:
+def watched(inputs: Sequence[ExplainedInput]) -> Iterable[ExplainedInput]:
     """Return the inputs, under a progress bar where there are several."""
     return progress(inputs, "scoring") if len(inputs) > 1 else inputs
 
@@ -191,12 +191,12 @@ def require_single(one: Any, name: str) -> Attributions:
     return one
 
 
-def stream_of_axis(axis: TokenAxis, stream: str, trace: Trace, name: str, whose: str) -> str:
-    """Return the stream whose tokens an explanation is about.
+def stack_of_axis(axis: TokenAxis, stack: str, trace: Trace, name: str, whose: str) -> str:
+    """Return the stack whose tokens an explanation is about.
 
     Args:
         axis: What it is about.
-        stream: The stream that it names.
+        stack: The stack that it names.
         trace: The input.
         name: What the explanation is called, for messages.
         whose: What the trace is called, for messages.
@@ -204,16 +204,16 @@ def stream_of_axis(axis: TokenAxis, stream: str, trace: Trace, name: str, whose:
     Raises:
         ValueError: Where it is of another input.
     """
-    stream = stream if stream in trace.streams else trace.default_stream
-    if stream == "cross":
+    stack = stack if stack in trace.stacks else trace.default_stack
+    if stack == "cross":
         # Sources of cross-attention are the encoder's tokens, unless its queries were asked about.
         query, key = trace.axes("cross")
-        stream = "decoder" if axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
-    tokens = trace.axes(stream)[0].tokens if stream in trace.streams else ()
+        stack = "decoder" if axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
+    tokens = trace.axes(stack)[0].tokens if stack in trace.stacks else ()
     if axis.tokens != tokens:
         message = (
             f"explanation {name!r} is of another input than {whose}: it has {len(axis)} tokens, "
             f"{listed(axis.tokens[:4])} ..., the trace has {len(tokens)}, {listed(tokens[:4])} ..."
         )
         raise ValueError(message)
-    return stream
+    return stack

@@ -23,7 +23,7 @@ def rationale_elements(trace: Trace, rationale: Any, unit: str | Unit = "token")
         trace: Of a text and a fast tokenizer, where characters are given.
         rationale: Spans (start, stop) of characters in the text; numbers of elements of the unit; or an
             object with such a `rationale` (`aw.demo_texts()`).
-        unit: The unit, of the trace's default stream.
+        unit: The unit, of the trace's default stack.
 
     Raises:
         ValueError: Where a span or an element is not in the text, or the tokenizer reports no characters.

@@ -108,7 +108,7 @@ def agreement(
         n_elements=max(len(row[0]) for row in kept),
         n_rows=len(kept),
         unit=first.unit,
-        stream=first.stream,
+        stack=first.stack,
         trace_id=first.trace_id,
         warning="; ".join(f"{name!r} is constant: it ranks nothing" for name in constant),
         provenance={

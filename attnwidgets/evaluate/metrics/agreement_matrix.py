@@ -51,7 +51,7 @@ class Agreement(Explanation):
         k: Of "top_k".
         n_elements: How many elements were ranked, in the longest row.
         n_rows: How many rankings it is the mean of.
-        method, unit, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        method, unit, stack, provenance, trace_id, warning, predictions: see `Explanation`.
 
     Raises:
         ValueError: Where the matrix does not fit the names.

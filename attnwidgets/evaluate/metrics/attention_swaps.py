@@ -14,7 +14,7 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
 from attnwidgets.evaluate.scorecards.build import scored
-from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing.free_memory import forceable
 
@@ -59,7 +59,7 @@ def attention_permutation(
     layer: Any = None,
     *,
     permutations: int = 100,
-    stream: str | None = None,
+    stack: str | None = None,
     seed: int = 0,
 ) -> Scorecard:
     """How far a prediction moves when attention's weights are shuffled, and when they are made uniform.
@@ -72,7 +72,7 @@ def attention_permutation(
         traces: What `aw.trace` returned, or a list of such traces.
         layer: A layer number, several, or None: all at once.
         permutations: How many are drawn.
-        stream: Which attention, where there are several.
+        stack: Which attention, where there are several.
         seed: Of the draws.
 
     Returns:
@@ -81,7 +81,7 @@ def attention_permutation(
         returns one number alone, which is no answer among several.
 
     Raises:
-        ValueError: Where a trace has no prediction or no model; for an unknown stream.
+        ValueError: Where a trace has no prediction or no model; for an unknown stack.
         IndexError: Where there is no such layer.
 
     Source: Jain and Wallace 2019, section 4.2.1; Wiegreffe and Pinter 2019, section 3.2 (there with a model
@@ -96,13 +96,13 @@ def attention_permutation(
     samples = []
     for trace in progress(several, "permuting attention"):
         require_trace(trace, "attention_permutation")
-        name = resolve_stream(trace, stream)
+        name = resolve_stack(trace, stack)
         heads = dict.fromkeys(_layers(trace, layer, name), "all")
         plain = _answer(trace, trace.logits)
         found = []
         for draw in range(permutations + 1):
             kind = "uniform" if draw == permutations else "permuted"
-            change = edit_attention(trace, heads, kind, stream=name, seed=seed + draw)
+            change = edit_attention(trace, heads, kind, stack=name, seed=seed + draw)
             found.append(_previewed(trace, change))
         moved = total_variation(np.stack(found), plain)
         flipped = (np.argmax(found, axis=-1) != plain.argmax()).astype(float)
@@ -156,7 +156,7 @@ def adversarial_attention(
     steps: int = 100,
     rate: float = 0.3,
     penalty: float = 50.0,
-    stream: str | None = None,
+    stack: str | None = None,
     seed: int = 0,
 ) -> AdversarialAttention:
     """Look for attention as unlike the model's as can be, with which its answer stays within `epsilon`.
@@ -173,14 +173,14 @@ def adversarial_attention(
         steps: Of the ascent, each a pass forward and back.
         rate: Of the ascent (Adam).
         penalty: Weight of what exceeds epsilon.
-        stream: Which attention, where there are several.
+        stack: Which attention, where there are several.
         seed: Of the start, which is the model's attention with a little noise.
 
     Returns:
         An AdversarialAttention.
 
     Raises:
-        ValueError: Where epsilon is not 0 to 1; for an unknown stream; where gradients cannot be had, or the
+        ValueError: Where epsilon is not 0 to 1; for an unknown stack; where gradients cannot be had, or the
             model returns one number alone.
         IndexError: Where there is no such layer.
 
@@ -195,7 +195,7 @@ def adversarial_attention(
     if not 0 < epsilon <= 1:
         message = f"epsilon must be above 0 and at most 1, not {epsilon}."
         raise ValueError(message)
-    name = resolve_stream(trace, stream)
+    name = resolve_stack(trace, stack)
     layers = _layers(trace, layer, name)
     generator = torch.Generator().manual_seed(seed)
     own = {number: trace.attention_layer(number, name) for number in layers}
@@ -255,8 +255,8 @@ def _divergence(new: Tensor, old: Tensor) -> Tensor:
     return ((parts[0] + parts[1]) / 2).double().mean()
 
 
-def _layers(trace: Trace, layer: Any, stream: str) -> tuple[int, ...]:
-    return pick(slice(None) if layer is None else layer, range(trace.n_layers(stream)), "layer")
+def _layers(trace: Trace, layer: Any, stack: str) -> tuple[int, ...]:
+    return pick(slice(None) if layer is None else layer, range(trace.n_layers(stack)), "layer")
 
 
 def _answer(trace: Trace, logits: Any) -> Float:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Answers, Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -159,7 +159,7 @@ class Needed:
 
 
 def needed_questions(
-    one: Explained, features: Order, index: int | None, needed: Needed, draws: int, seed: Sequence[int]
+    one: ExplainedInput, features: Order, index: int | None, needed: Needed, draws: int, seed: Sequence[int]
 ) -> Questions[list[float]]:
     """Yield what is to be removed from one input, and return k* of every method, baselines last."""
     kept, n = needed.selected == "kept", len(one.unit)

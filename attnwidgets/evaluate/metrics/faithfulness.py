@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
@@ -238,7 +238,7 @@ class Example:
 
     def __init__(
         self,
-        one: Explained,
+        one: ExplainedInput,
         target: Any,
         plan: Plan,
         metrics: Mapping[str, Metric],
@@ -247,7 +247,7 @@ class Example:
     ) -> None:
         self.one, self.target, self.plan, self.metrics = one, target, plan, metrics
         self.number, self.notes = number, notes
-        self.features = removable(one.trace, one.unit, one.stream, target, special=plan.special)
+        self.features = removable(one.trace, one.unit, one.stack, target, special=plan.special)
         self.ks = [count_of(share, len(self.features), plan.rounding) for share in plan.thresholds]
 
     def score(self, answers: Answers) -> Float:
@@ -261,7 +261,7 @@ class Example:
             self.plan.operator,
             self.target,
             unit=self.one.unit,
-            stream=self.one.stream,
+            stack=self.one.stack,
             batch_size=self.plan.batch_size,
             watched=watched,
         ) as ask:

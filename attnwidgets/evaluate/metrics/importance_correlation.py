@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
 
@@ -88,7 +88,7 @@ def importance_correlation(
     samples = []
     for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method=_PURPOSE)
-        features = removable(one.trace, one.unit, one.stream, meant, special=special)
+        features = removable(one.trace, one.unit, one.stack, meant, special=special)
         measures = [
             _slopes(one, meant)[features],
             _variations(one, meant, features, operator, batch_size, watched=len(inputs) == 1),
@@ -124,9 +124,9 @@ def _tau(values: Float, measure: Float) -> float:
     )
 
 
-def _slopes(one: Explained, target: Target) -> Float:
+def _slopes(one: ExplainedInput, target: Target) -> Float:
     """Return |gradient . embedding| of every element with attention held [element]."""
-    from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, leaf_of
+    from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
     from attnwidgets.tracing.attention_modules import sites
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.interventions import Intervention
@@ -141,7 +141,7 @@ def _slopes(one: Explained, target: Target) -> Float:
     where = frozenset((name, layer) for name, own in sites(trace).items() for layer in range(len(own)))
     with differentiable(trace, _PURPOSE) as run, Held(trace, _PURPOSE, "attention held", where):
         graph = run(hidden_states=target.hidden_states)
-        leaf = leaf_of(graph, embedding_stream(trace, one.stream), _PURPOSE, trace)
+        leaf = leaf_of(graph, embedding_stack(trace, one.stack), _PURPOSE, trace)
         slope = gradients(target.score(graph.outputs), [leaf])[0]
         tokens = (slope * leaf.detach())[0].double().sum(-1).abs().cpu().numpy()
     found: Float = one.unit.membership(len(tokens)) @ tokens
@@ -149,7 +149,13 @@ def _slopes(one: Explained, target: Target) -> Float:
 
 
 def _variations(
-    one: Explained, target: Target, features: Order, operator: Operator, batch_size: int, *, watched: bool
+    one: ExplainedInput,
+    target: Target,
+    features: Order,
+    operator: Operator,
+    batch_size: int,
+    *,
+    watched: bool,
 ) -> Float:
     """Return the total variation of the answer without each feature [feature]."""
     import torch
@@ -171,6 +177,6 @@ def _variations(
     title = "function" if row is None else "distribution"
     answer = Target("the answer", title, moved)
     with removing(
-        one.trace, operator, answer, unit=one.unit, stream=one.stream, batch_size=batch_size, watched=watched
+        one.trace, operator, answer, unit=one.unit, stack=one.stack, batch_size=batch_size, watched=watched
     ) as ask:
         return ask(singles(len(one.unit), features)[:-1]).number

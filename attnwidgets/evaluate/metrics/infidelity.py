@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -140,7 +140,7 @@ def infidelity(
 
 
 def infidelity_questions(
-    one: Explained,
+    one: ExplainedInput,
     features: Order,
     index: int | None,
     samples: int,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.removals.ordering import Order
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -138,7 +138,7 @@ def remove_and_retrain(
 
 
 def _order(
-    one: Explained,
+    one: ExplainedInput,
     name: str,
     operator: Operator,
     oracle: Oracle | None,
@@ -149,27 +149,27 @@ def _order(
 ) -> Order:
     """Return the features of one input in the order in which they go."""
     target = resolve_target(one.trace, None, method="remove_and_retrain")
-    require_operator(one.trace, operator, target, one.stream)
-    features = removable(one.trace, one.unit, one.stream, target, special=special)
+    require_operator(one.trace, operator, target, one.stack)
+    features = removable(one.trace, one.unit, one.stack, target, special=special)
     if name == RANDOM:
         return random_orders(features, 1, [seed, number])[0]
     if name != ORACLE or oracle is None:
         return ranked(one.values[name], features, by="value")
-    with removing(one.trace, operator, target, unit=one.unit, stream=one.stream, watched=False) as ask:
+    with removing(one.trace, operator, target, unit=one.unit, stack=one.stack, watched=False) as ask:
         return oracle_order(
             oracle, len(one.unit), features, ask, lambda answers: read_score(answers, None, target.index),
             keep=False, longest=len(features),
         )  # fmt: skip
 
 
-def _ids(one: Explained, order: Order, share: float, operator: Operator) -> list[int]:
+def _ids(one: ExplainedInput, order: Order, share: float, operator: Operator) -> list[int]:
     """Return the ids of one input without its top features."""
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
     trace = one.trace
     gone = without(len(one.unit), order, count_of(share, len(order), "ceil"))
-    tokens = (gone[None] @ one.unit.membership(len(trace.axes(one.stream)[0]))) > 0
-    changed = inputs_without(trace, operator, one.stream, tokens, forward_parameters(unwrap(trace.model)))
+    tokens = (gone[None] @ one.unit.membership(len(trace.axes(one.stack)[0]))) > 0
+    changed = inputs_without(trace, operator, one.stack, tokens, forward_parameters(unwrap(trace.model)))
     ids: list[int] = changed["input_ids"][0].tolist()
     return ids

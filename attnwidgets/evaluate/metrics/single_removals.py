@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -147,7 +147,7 @@ def single_removals(
         raise ValueError(message)
 
     def questions(
-        number: int, one: Explained, features: Order, meant: Target
+        number: int, one: ExplainedInput, features: Order, meant: Target
     ) -> Questions[list[list[float]]]:
         wanted = None
         if rationales is not None:
@@ -189,7 +189,7 @@ def single_removals(
 
 
 def single_questions(
-    one: Explained,
+    one: ExplainedInput,
     features: NDArray[np.intp],
     index: int | None,
     names: Sequence[str],

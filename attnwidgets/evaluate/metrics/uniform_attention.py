@@ -28,7 +28,7 @@ def uniform_attention(
     *,
     layers: Any = None,
     seeds: Sequence[int] = (0, 1, 2),
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Scorecard:
     """What a model scores that learns with uniform attention, beside the same one that learns with its own.
 
@@ -44,13 +44,13 @@ def uniform_attention(
         train: Takes a model and a seed, trains the model and returns its score on other data.
         layers: Layers whose attention is uniform, by number, several, or None: all.
         seeds: One run of each kind for every one of them.
-        stream: Which attention, where there are several.
+        stack: Which attention, where there are several.
 
     Returns:
         A Scorecard [score, "trained" and "uniform", 1] over seeds.
 
     Raises:
-        ValueError: Without seeds; for an unknown stream; where the model's attention cannot be set.
+        ValueError: Without seeds; for an unknown stack; where the model's attention cannot be set.
         IndexError: Where there is no such layer.
 
     Source: Wiegreffe and Pinter 2019, section 3.2 (there the one layer of an LSTM's attention).
@@ -68,8 +68,8 @@ def uniform_attention(
         if kind == "trained":
             found.append(float(train(model, seed)))
             continue
-        heads = dict.fromkeys(some_layers(layers, sites_of(model, stream)[1]), "all")
-        with edit_attention(model, heads, "uniform", stream=stream):
+        heads = dict.fromkeys(some_layers(layers, sites_of(model, stack)[1]), "all")
+        with edit_attention(model, heads, "uniform", stack=stack):
             found.append(float(train(model, seed)))
     return scored(
         np.array(found).reshape(len(seeds), 1, 2, 1),

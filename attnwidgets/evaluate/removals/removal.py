@@ -80,7 +80,7 @@ KINDS = 5
 """How many numbers an answer has."""
 
 
-def removable(trace: Trace, unit: Unit, stream: str, target: Target, *, special: bool) -> NDArray[np.intp]:
+def removable(trace: Trace, unit: Unit, stack: str, target: Target, *, special: bool) -> NDArray[np.intp]:
     """Return the elements of a unit that are ranked and removed, in order.
 
     Left out are special elements, unless `special`, and the token that the target is read at where the model
@@ -90,18 +90,18 @@ def removable(trace: Trace, unit: Unit, stream: str, target: Target, *, special:
         number for number, span in enumerate(unit.spans) if span and (special or not unit.special[number])
     ]
     asked = target.position
-    if asked is not None and trace.predictions_title != "next token" and reads_at(trace) == stream:
+    if asked is not None and trace.predictions_title != "next token" and reads_at(trace) == stack:
         kept = [number for number in kept if asked not in unit.spans[number]]
     return np.array(kept, dtype=np.intp)
 
 
-def possible_operators(trace: Trace, stream: str) -> tuple[Operator, ...]:
+def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
     """Return the operators that a trace's model and tokenizer can do, in the order of `OPERATORS`."""
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
-    ids, mask = _names(trace, stream)
-    has_ids = trace.inputs.get(ids) is not None and trace.inputs[ids].shape[1] == len(trace.axes(stream)[0])
+    ids, mask = _names(trace, stack)
+    has_ids = trace.inputs.get(ids) is not None and trace.inputs[ids].shape[1] == len(trace.axes(stack)[0])
     can = {
         "delete": has_ids,
         "mask": has_ids and id_of(trace, "mask") is not None,
@@ -118,7 +118,7 @@ def removing(
     target: Target,
     *,
     unit: Unit,
-    stream: str,
+    stack: str,
     batch_size: int = 32,
     watched: bool = True,
 ) -> Iterator[Callable[[Bools], Answers]]:
@@ -137,25 +137,25 @@ def removing(
     from attnwidgets.tracing.pass_memory import together
     from attnwidgets.tracing.recording.borrow import unwrap
 
-    require_operator(trace, operator, target, stream)
+    require_operator(trace, operator, target, stack)
     if batch_size < 1:
         message = f"batch_size must be at least 1, not {batch_size}."
         raise ValueError(message)
     batch_size = together(unwrap(trace.model), trace, batch_size, graph=False)
-    membership = unit.membership(len(trace.axes(stream)[0]))
-    with _runner(trace, operator, stream, target) as run:
+    membership = unit.membership(len(trace.axes(stack)[0]))
+    with _runner(trace, operator, stack, target) as run:
 
         def answers(removed: Bools) -> Answers:
             distinct, where = np.unique(np.asarray(removed, dtype=bool), axis=0, return_inverse=True)
             gone = (distinct @ membership) > 0
-            return _ask(trace, operator, target, stream, gone, run, batch_size, watched=watched).part(
+            return _ask(trace, operator, target, stack, gone, run, batch_size, watched=watched).part(
                 where.reshape(-1)
             )
 
         yield answers
 
 
-def require_operator(trace: Trace, operator: str, target: Target, stream: str) -> None:
+def require_operator(trace: Trace, operator: str, target: Target, stack: str) -> None:
     """Raise ValueError where an operator cannot be used with a trace and a target."""
     if trace.model is None:
         message = "trace holds no model, and removal runs it; make it with aw.trace(model, tokenizer, text)."
@@ -164,10 +164,10 @@ def require_operator(trace: Trace, operator: str, target: Target, stream: str) -
         near = suggest(str(operator), OPERATORS)
         message = f"operator {operator!r} is not one of {listed(OPERATORS)}.{near}"
         raise ValueError(message)
-    able = possible_operators(trace, stream)
+    able = possible_operators(trace, stack)
     if operator not in able:
         message = (
-            f"operator {operator!r} is not possible here ({_why(trace, operator, stream)}); possible are "
+            f"operator {operator!r} is not possible here ({_why(trace, operator, stack)}); possible are "
             f"{listed(able)}."
         )
         raise ValueError(message)
@@ -179,11 +179,11 @@ def require_operator(trace: Trace, operator: str, target: Target, stream: str) -
         raise ValueError(message)
 
 
-def refusals(trace: Trace, target: Target, stream: str) -> dict[Operator, str]:
+def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
     """Return why each operator cannot be used with a trace and a target, in words; "" where it can."""
-    able = possible_operators(trace, stream)
+    able = possible_operators(trace, stack)
     found: dict[Operator, str] = {
-        name: "" if name in able else _why(trace, name, stream) for name in OPERATORS
+        name: "" if name in able else _why(trace, name, stack) for name in OPERATORS
     }
     if _moves_what_is_read(target):
         found["delete"] = found["delete"] or f"moves the tokens that {target.label!r} is read at"
@@ -195,25 +195,25 @@ def _moves_what_is_read(target: Target) -> bool:
     return target.index is None and target.title != "function"
 
 
-def _why(trace: Trace, operator: str, stream: str) -> str:
-    ids = trace.inputs.get(_names(trace, stream)[0])
-    if ids is None or ids.shape[1] != len(trace.axes(stream)[0]):
-        return f"stream {stream!r} is not made of token ids"
+def _why(trace: Trace, operator: str, stack: str) -> str:
+    ids = trace.inputs.get(_names(trace, stack)[0])
+    if ids is None or ids.shape[1] != len(trace.axes(stack)[0]):
+        return f"stack {stack!r} is not made of token ids"
     if operator in ("mask", "pad"):
         return f"the tokenizer has no {operator} token"
     return f"{type(trace.model).__name__} takes no attention mask"
 
 
-def _names(trace: Trace, stream: str) -> tuple[str, str]:
-    """Return the names of a stream's ids and of their mask among the model's inputs."""
-    if stream == "decoder" and "decoder_input_ids" in trace.inputs:
+def _names(trace: Trace, stack: str) -> tuple[str, str]:
+    """Return the names of a stack's ids and of their mask among the model's inputs."""
+    if stack == "decoder" and "decoder_input_ids" in trace.inputs:
         return "decoder_input_ids", "decoder_attention_mask"
     return "input_ids", "attention_mask"
 
 
 def reads_at(trace: Trace) -> str:
-    """Return the stream whose tokens the rows of the logits are."""
-    return "decoder" if "decoder_input_ids" in trace.inputs else trace.default_stream
+    """Return the stack whose tokens the rows of the logits are."""
+    return "decoder" if "decoder_input_ids" in trace.inputs else trace.default_stack
 
 
 def id_of(trace: Trace, name: str) -> int | None:
@@ -226,7 +226,7 @@ def id_of(trace: Trace, name: str) -> int | None:
 
 
 @contextmanager
-def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterator[Run]:
+def _runner(trace: Trace, operator: str, stack: str, target: Target) -> Iterator[Run]:
     """Yield a function from removed tokens [variant, token] to the model's outputs."""
     import torch
 
@@ -236,12 +236,12 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
         from attnwidgets.tracing.gradients.differentiable import differentiable
 
         with differentiable(trace, _PURPOSE) as run, torch.no_grad():
-            given = leaf_of(run(), stream, _PURPOSE).detach()
+            given = leaf_of(run(), stack, _PURPOSE).detach()
             start, _ = baseline_embeddings(trace, run.model, given[0], operator, _PURPOSE)
 
             def embedded(gone: Bools) -> Any:
                 where = torch.from_numpy(gone).to(given.device)[..., None]
-                replaced = {stream: torch.where(where, start, given)}
+                replaced = {stack: torch.where(where, start, given)}
                 return run(replaced, hidden_states=target.hidden_states).outputs
 
             yield embedded
@@ -260,11 +260,11 @@ def _runner(trace: Trace, operator: str, stream: str, target: Target) -> Iterato
     if target.hidden_states:
         options["output_hidden_states"] = True
     with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE):
-        yield lambda gone: trace.call(twin, inputs_without(trace, operator, stream, gone, takes), options, {})
+        yield lambda gone: trace.call(twin, inputs_without(trace, operator, stack, gone, takes), options, {})
 
 
 def inputs_without(
-    trace: Trace, operator: str, stream: str, gone: Bools, takes: frozenset[str]
+    trace: Trace, operator: str, stack: str, gone: Bools, takes: frozenset[str]
 ) -> Mapping[str, Any]:
     """Return the model's inputs with tokens removed [variant, token]."""
     import torch
@@ -276,7 +276,7 @@ def inputs_without(
         else value
         for name, value in trace.inputs.items()
     }
-    name, mask_name = _names(trace, stream)
+    name, mask_name = _names(trace, stack)
     ids: Tensor = inputs[name]
     where = torch.from_numpy(gone).to(ids.device)
     if operator in ("mask", "pad"):
@@ -300,7 +300,7 @@ def _ask(
     trace: Trace,
     operator: str,
     target: Target,
-    stream: str,
+    stack: str,
     gone: Bools,
     run: Run,
     batch_size: int,
@@ -310,9 +310,9 @@ def _ask(
     """Return the answers to distinct variants [variant, token]."""
     n = len(gone)
     answers = np.full((KINDS, n), np.nan)
-    moves = operator == "delete" and reads_at(trace) == stream
-    read_at_all = readable(trace, operator, target, stream, gone)
-    chunks = _chunks(trace, operator, target, stream, gone, read_at_all, batch_size)
+    moves = operator == "delete" and reads_at(trace) == stack
+    read_at_all = readable(trace, operator, target, stack, gone)
+    chunks = _chunks(trace, operator, target, stack, gone, read_at_all, batch_size)
     for chosen in progress(chunks, "removing") if watched else chunks:
         outputs = run(gone[chosen])
         rows = None
@@ -323,12 +323,12 @@ def _ask(
     return Answers.of(answers)
 
 
-def readable(trace: Trace, operator: str, target: Target, stream: str, gone: Bools) -> Bools:
+def readable(trace: Trace, operator: str, target: Target, stack: str, gone: Bools) -> Bools:
     """Return which variants leave anything to read [variant]."""
     if operator not in ("delete", "attention_mask"):
         return np.ones(len(gone), dtype=bool)
     seen = gone
-    if target.position is not None and trace.predictions_title == "next token" and reads_at(trace) == stream:
+    if target.position is not None and trace.predictions_title == "next token" and reads_at(trace) == stack:
         seen = gone[:, : target.position + 1]
     return np.asarray(~seen.all(axis=1))
 
@@ -337,7 +337,7 @@ def _chunks(
     trace: Trace,
     operator: str,
     target: Target,
-    stream: str,
+    stack: str,
     gone: Bools,
     readable: Bools,
     batch_size: int,
@@ -353,7 +353,7 @@ def _chunks(
     order = np.argsort(left, kind="stable") if operator == "delete" else np.arange(len(gone))
     order = order[readable[order]]
     parts = [order]
-    masked = _names(trace, stream)[1] in forward_parameters(unwrap(trace.model))
+    masked = _names(trace, stack)[1] in forward_parameters(unwrap(trace.model))
     if operator == "delete" and not (masked and target.index is not None):
         parts = np.split(order, np.flatnonzero(np.diff(left[order])) + 1)
     return [part[start : start + batch_size] for part in parts for start in range(0, len(part), batch_size)]

@@ -40,12 +40,12 @@ _BASELINE_STEPS = 12
 
 @dataclass(frozen=True)
 class Removal:
-    """What is removed: the elements of one stream of a trace, by one operator, as one target sees it.
+    """What is removed: the elements of one stack of a trace, by one operator, as one target sees it.
 
     Attributes:
         trace: The input.
         unit: The elements.
-        stream: Whose they are.
+        stack: Whose they are.
         target: What is read.
         operator: How elements are removed.
         batch_size: Inputs that run together.
@@ -53,7 +53,7 @@ class Removal:
 
     trace: Trace
     unit: Unit
-    stream: str
+    stack: str
     target: Target
     operator: Operator
     batch_size: int = 32
@@ -61,7 +61,7 @@ class Removal:
     @property
     def features(self) -> Order:
         """The elements that can go: no special ones, not the one that the target is read at."""
-        return removable(self.trace, self.unit, self.stream, self.target, special=False)
+        return removable(self.trace, self.unit, self.stack, self.target, special=False)
 
     def ask(self, questions: Questions[Answers]) -> Answers:
         """Return what a generator of questions comes to, put to the model."""
@@ -70,7 +70,7 @@ class Removal:
             self.operator,
             self.target,
             unit=self.unit,
-            stream=self.stream,
+            stack=self.stack,
             batch_size=self.batch_size,
         ) as ask:
             return answered(questions, ask)

@@ -12,7 +12,7 @@ from attnwidgets.explanations.targets.named import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
     from attnwidgets.evaluate.removals.ordering import Order, Questions
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.explanations.targets.resolve import Target
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 def of_each_input(
-    inputs: Sequence[Explained],
+    inputs: Sequence[ExplainedInput],
     target: Any,
     operator: Operator,
-    questions: Callable[[int, Explained, Order, Target], Questions[T]],
+    questions: Callable[[int, ExplainedInput, Order, Target], Questions[T]],
     *,
     function: str,
     special: bool,
@@ -48,13 +48,13 @@ def of_each_input(
     found = []
     for number, one in enumerate(watched(inputs)):
         meant = resolve_target(one.trace, target, method=function)
-        features = removable(one.trace, one.unit, one.stream, meant, special=special)
+        features = removable(one.trace, one.unit, one.stack, meant, special=special)
         with removing(
             one.trace,
             operator,
             meant,
             unit=one.unit,
-            stream=one.stream,
+            stack=one.stack,
             batch_size=batch_size,
             watched=len(inputs) == 1,
         ) as ask:

@@ -46,7 +46,7 @@ class Question:
         operator: How it is removed.
         target: What is read.
         unit: The elements.
-        stream: Whose they are.
+        stack: Whose they are.
         removed: [variant, element].
     """
 
@@ -54,7 +54,7 @@ class Question:
     operator: Operator
     target: Target
     unit: Unit
-    stream: str
+    stack: str
     removed: Bools
 
 
@@ -83,11 +83,11 @@ def answer_all(questions: Sequence[Question], batch_size: int) -> list[Answers]:
     packed: dict[int, _Packed] = {}
     for number, one in enumerate(questions):
         if _shares(one):
-            require_operator(one.trace, one.operator, one.target, one.stream)
+            require_operator(one.trace, one.operator, one.target, one.stack)
             packed[number] = pack(one)
             continue
         with removing(
-            one.trace, one.operator, one.target, unit=one.unit, stream=one.stream, batch_size=batch_size,
+            one.trace, one.operator, one.target, unit=one.unit, stack=one.stack, batch_size=batch_size,
             watched=False,
         ) as ask:  # fmt: skip
             found[number] = ask(one.removed)
@@ -118,11 +118,11 @@ def pack(one: Question) -> _Packed:
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
     distinct, where = np.unique(np.asarray(one.removed, dtype=bool), axis=0, return_inverse=True)
-    gone = (distinct @ one.unit.membership(len(one.trace.axes(one.stream)[0]))) > 0
-    chosen = np.flatnonzero(readable(one.trace, one.operator, one.target, one.stream, gone))
+    gone = (distinct @ one.unit.membership(len(one.trace.axes(one.stack)[0]))) > 0
+    chosen = np.flatnonzero(readable(one.trace, one.operator, one.target, one.stack, gone))
     takes = forward_parameters(unwrap(one.trace.model))
     inputs = (
-        dict(inputs_without(one.trace, one.operator, one.stream, gone[chosen], takes)) if len(chosen) else {}
+        dict(inputs_without(one.trace, one.operator, one.stack, gone[chosen], takes)) if len(chosen) else {}
     )
     if inputs:
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
@@ -194,7 +194,7 @@ def _read_at(one: _Packed, chosen: NDArray[np.intp]) -> NDArray[np.intp] | None:
     position = one.question.target.position
     if position is None:
         return None
-    moves = one.question.operator == "delete" and reads_at(one.question.trace) == one.question.stream
+    moves = one.question.operator == "delete" and reads_at(one.question.trace) == one.question.stack
     if moves:
         at: NDArray[np.intp] = (~one.gone[chosen, : position + 1]).sum(axis=1) - 1
         return at

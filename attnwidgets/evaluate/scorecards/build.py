@@ -9,7 +9,7 @@ from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from attnwidgets.evaluate.examples.explained_input import Explained
+    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
 
 RANDOM, ORACLE = "random", "oracle"
 
@@ -60,7 +60,7 @@ def scored(
 
 
 def scored_explanations(
-    inputs: Sequence[Explained],
+    inputs: Sequence[ExplainedInput],
     samples: Any,
     function: str,
     *,

@@ -46,7 +46,7 @@ class Scorecard(Explanation):
         ends: The intervals [low and high, metric, method, x] where a score is no mean over examples (a loss
             of the data set as a whole, in its one row of `samples`).
         method: What was evaluated ("cue_contribution").
-        unit, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        unit, stack, provenance, trace_id, warning, predictions: see `Explanation`.
 
     Raises:
         ValueError: Where shapes and labels do not agree, or names repeat.

@@ -23,7 +23,7 @@ class AttentionGradients:
     """Attention and a number's gradients by it, of one pass.
 
     Attributes:
-        weights: By stream and layer, attention [head, query, key], float64.
+        weights: By stack and layer, attention [head, query, key], float64.
         gradients: The same of the gradients.
         score: The number.
     """
@@ -32,9 +32,9 @@ class AttentionGradients:
     gradients: Mapping[str, tuple[NDArray[np.float64], ...]]
     score: float
 
-    def product(self, stream: str, layer: int) -> NDArray[np.float64]:
+    def product(self, stack: str, layer: int) -> NDArray[np.float64]:
         """Return gradient times attention [head, query, key] of one layer."""
-        found: NDArray[np.float64] = self.gradients[stream][layer] * self.weights[stream][layer]
+        found: NDArray[np.float64] = self.gradients[stack][layer] * self.weights[stack][layer]
         return found
 
 
@@ -46,7 +46,7 @@ def attention_gradients(
     hidden_states: bool = False,
     relevance: bool = False,
 ) -> AttentionGradients:
-    """Return attention weights of every stream with a number's gradients by them; one pass forward and back.
+    """Return attention weights of every stack with a number's gradients by them; one pass forward and back.
 
     Args:
         trace: A trace whose attention was recorded.
@@ -74,8 +74,8 @@ def attention_gradients(
             stack.enter_context(single_activations(run.model))
             during = partial(Rules, "attnlrp")
         graph = run(keep=("weights",), hidden_states=hidden_states, during=during)
-        streams = [name for name in trace.streams if graph.weights.get(name)]
-        if not streams:
+        stacks = [name for name in trace.stacks if graph.weights.get(name)]
+        if not stacks:
             message = (
                 f"{method} needs attention weights that gradients reach, and {type(run.model).__name__} "
                 "computes attention outside transformers' attention interface. aw.saliency, "
@@ -83,14 +83,14 @@ def attention_gradients(
             )
             raise UnsupportedModelError(message)
         score = score_of(graph.outputs)
-        flat = [(name, layer) for name in streams for layer in graph.weights[name]]
+        flat = [(name, layer) for name in stacks for layer in graph.weights[name]]
         found = gradients(score, [layer for _, layer in flat], again=True)
         whole = [bool(one.isfinite().all()) for one in found]
         if not all(whole) or not any(bool(one.any()) for one in found):
-            name = flat[whole.index(False)][0] if not all(whole) else streams[0]
+            name = flat[whole.index(False)][0] if not all(whole) else stacks[0]
             raise ValueError(diagnosis(score, graph, "decoder" if name == "cross" else name, method))
-        weights: dict[str, list[NDArray[np.float64]]] = {name: [] for name in streams}
-        by: dict[str, list[NDArray[np.float64]]] = {name: [] for name in streams}
+        weights: dict[str, list[NDArray[np.float64]]] = {name: [] for name in stacks}
+        by: dict[str, list[NDArray[np.float64]]] = {name: [] for name in stacks}
         for (name, layer), gradient in zip(flat, found, strict=True):
             weights[name].append(_array(layer))
             by[name].append(_array(gradient))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
-from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import trusted
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
@@ -20,8 +20,8 @@ from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import carried
-from attnwidgets.explanations.targets.target_set import Asked, asked
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.target_set import TargetSet, asked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def chefer(
     start_layer: int = 0,
     discard: Discard = None,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """Attention that matters for the target, followed from the output to the input.
 
@@ -119,7 +119,7 @@ def chefer(
             to what they did; a row with nothing left stays zero. Of an encoder-decoder these are tokens of
             the result: the source's, in the encoder's attention and in the decoder's to it, or the decoder's.
         unit: What the result is read in: "token" by default; coarser units are sums of tokens.
-        stream: Of an encoder-decoder, "encoder" (the default) for the source's tokens, "decoder" for those
+        stack: Of an encoder-decoder, "encoder" (the default) for the source's tokens, "decoder" for those
             that the decoder read.
 
     Returns:
@@ -128,7 +128,7 @@ def chefer(
         every layer (of an encoder-decoder's source, R_c up to every layer of the decoder).
 
     Raises:
-        ValueError: For an unknown option, stream or unit; a `discard` that leaves nothing or names nothing;
+        ValueError: For an unknown option, stack or unit; a `discard` that leaves nothing or names nothing;
             where the target must be named, or is a list; where gradients are NaN or all zero (the message
             names the layer) or cannot be had; where attention is not recorded (`UnsupportedModelError`).
         TypeError, IndexError: Where `target` names nothing the model returns, or there is no such row, layer
@@ -138,17 +138,17 @@ def chefer(
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
     require_choice("order", order, ("output_first", "input_first"))
     question = asked(trace, target, foil, "chefer").single("chefer")
-    stream = embedding_stream(trace, stream)
-    count = trace.n_layers(stream)
+    stack = embedding_stack(trace, stack)
+    count = trace.n_layers(stack)
     if not 0 <= start_layer < count:
         message = f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}."
         raise IndexError(message)
-    source = "cross" if stream == "encoder" and "cross" in trace.streams else stream
+    source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
     places = discarded(discard, key_unit, "chefer")
     found = _weighted(trace, question) if rule == "cvpr2021" else _gradients(trace, question)
     rules = _Rules(clamp, head_reduce, identity, order, start_layer, places)
-    relevance = _across(found, rules) if source == "cross" else _within(found, stream, rules)
+    relevance = _across(found, rules) if source == "cross" else _within(found, stack, rules)
     place = _row(trace, question, source, row)
     options: dict[str, Any] = {
         "rule": rule,
@@ -160,7 +160,7 @@ def chefer(
         "row": place,
         "discard": discard,
     }
-    common = carried(trace, stream, "chefer", paper=PAPER, options=options, notes=question.notes)
+    common = provenance_of(trace, stack, "chefer", paper=PAPER, options=options, notes=question.notes)
     common["provenance"] |= {"title": "Chefer's relevance", "steps": _departures(options, key_unit.name)}
     query, key = trace.axes(source)
     own = next(iter(key.units))
@@ -171,7 +171,7 @@ def chefer(
         layers=range(trace.n_layers(source))[-len(relevance) :],
         unit=own,
         stochastic=False,
-        **(common | {"stream": source}),
+        **(common | {"stack": source}),
     )
     attributions = Attributions(
         relevance[-1][place], axis=key, unit=own, map=layers, **question.names(), **common
@@ -179,7 +179,7 @@ def chefer(
     return attributions if unit is None or unit == own else attributions.to(unit)
 
 
-def _gradients(trace: Trace, question: Asked, *, relevance: bool = False) -> AttentionGradients:
+def _gradients(trace: Trace, question: TargetSet, *, relevance: bool = False) -> AttentionGradients:
     return attention_gradients(
         trace,
         lambda outputs: question.scores(outputs)[0],
@@ -189,24 +189,24 @@ def _gradients(trace: Trace, question: Asked, *, relevance: bool = False) -> Att
     )
 
 
-def _weighted(trace: Trace, question: Asked) -> AttentionGradients:
+def _weighted(trace: Trace, question: TargetSet) -> AttentionGradients:
     """Return gradients by attention with, in place of attention, its relevance."""
     trusted(trace, "chefer", force=False)
     plain, ruled = _gradients(trace, question), _gradients(trace, question, relevance=True)
     relevance = {
-        stream: tuple(ruled.product(stream, layer) for layer in range(len(layers)))
-        for stream, layers in ruled.weights.items()
+        stack: tuple(ruled.product(stack, layer) for layer in range(len(layers)))
+        for stack, layers in ruled.weights.items()
     }
     return AttentionGradients(relevance, plain.gradients, plain.score)
 
 
-def _within(found: AttentionGradients, stream: str, rules: _Rules) -> list[Float]:
-    """Return relevance up to every layer of a stream that attends to itself."""
-    count = len(found.weights[stream])
-    state = np.eye(found.weights[stream][0].shape[-1])
+def _within(found: AttentionGradients, stack: str, rules: _Rules) -> list[Float]:
+    """Return relevance up to every layer of a stack that attends to itself."""
+    count = len(found.weights[stack])
+    state = np.eye(found.weights[stack][0].shape[-1])
     states = []
     for layer in range(rules.start_layer, count):
-        state = rules.passed(rules.joined(found.product(stream, layer)), state)
+        state = rules.passed(rules.joined(found.product(stack, layer)), state)
         states.append(state)
     return states
 
@@ -233,7 +233,7 @@ def _normalized(relevance: Float) -> Float:
     return shares(relevance - same) + same
 
 
-def _row(trace: Trace, question: Asked, source: str, row: int | None) -> int:
+def _row(trace: Trace, question: TargetSet, source: str, row: int | None) -> int:
     """Return the query that the target is read from."""
     count = len(trace.axes(source)[0])
     if row is None:

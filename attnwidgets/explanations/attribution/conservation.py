@@ -26,7 +26,7 @@ class Conservation:
     Attributes:
         architecture: The model's class.
         target: The score that was explained, of the model without its biases.
-        sums: By stream: all relevance where it enters each block and, last, where it leaves the last one.
+        sums: By stack: all relevance where it enters each block and, last, where it leaves the last one.
         problem: What stands against conservation, or "".
     """
 
@@ -103,7 +103,7 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
     from attnwidgets.tracing.gradients.differentiability import require_gradients
     from attnwidgets.tracing.recording.borrow import unwrap
 
-    given = model if hasattr(model, "stream_table") else None
+    given = model if hasattr(model, "stack_table") else None
     if isinstance(model, (str, PathLike)):
         message = (
             f"check_conservation takes a model or a trace, not the name {str(model)!r}; load it, or give "
@@ -146,8 +146,8 @@ def _checked(trace: Any, tolerance: float, purpose: str) -> Conservation:
         found = propagate(trace, _largest, purpose, rule="cp_lrp", bias="drop", place="block")
     except UnsupportedModelError as error:
         return Conservation(name, float("nan"), {}, str(error).removeprefix(f"{purpose}: "))
-    for stream, states in found.states.items():
-        wanted = len(trace.axes(stream)[0])
+    for stack, states in found.states.items():
+        wanted = len(trace.axes(stack)[0])
         if states.shape[-1] != wanted:
             problem = (
                 f"its blocks are given {states.shape[-1]} vectors where there are {wanted} tokens; [token, "
@@ -161,8 +161,8 @@ def _checked(trace: Any, tolerance: float, purpose: str) -> Conservation:
             "start from; look at its weights."
         )
     sums = {
-        stream: tuple(float(found.total(stream, layer)[0]) for layer in range(states.shape[1]))
-        for stream, states in found.states.items()
+        stack: tuple(float(found.total(stack, layer)[0]) for layer in range(states.shape[1]))
+        for stack, states in found.states.items()
     }
     return Conservation(name, target, sums, _problem(target, sums, tolerance))
 
@@ -170,13 +170,13 @@ def _checked(trace: Any, tolerance: float, purpose: str) -> Conservation:
 def _problem(target: float, sums: dict[str, tuple[float, ...]], tolerance: float) -> str:
     if not sums:
         return "its blocks are not found, so that sums cannot be taken"
-    for stream, each in reversed(sums.items()):
+    for stack, each in reversed(sums.items()):
         for layer in reversed(range(len(each))):
             # Written so that NaN fails.
             if not abs(each[layer] - target) <= tolerance * abs(target):
                 last = len(each) - 1
                 where = "behind the last layer" if layer == last else f"in layer {layer}"
-                of = "" if len(sums) == 1 else f" of stream {stream!r}"
+                of = "" if len(sums) == 1 else f" of stack {stack!r}"
                 return (
                     f"the relevances sum to {each[layer]:.5g} and not to the target, {target:.5g}; going "
                     f"back from it, the difference arises {where}{of}"

@@ -1,4 +1,4 @@
-"""Gradients of targets by the embeddings of a stream's tokens: what saliency and its kin are made of."""
+"""Gradients of targets by the embeddings of a stack's tokens: what saliency and its kin are made of."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, resolve_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
-    from attnwidgets.explanations.targets.target_set import Asked
+    from attnwidgets.explanations.targets.target_set import TargetSet
     from attnwidgets.tracing.gradients.differentiable import Graph
     from attnwidgets.tracing.trace import Trace
 
@@ -54,33 +54,33 @@ class EmbeddingGradients:
     scores: Tensor
 
 
-def embedding_stream(trace: TraceLike, stream: str | None) -> str:
-    """Return the stream whose tokens are explained; "cross" has none of its own.
+def embedding_stack(trace: TraceLike, stack: str | None) -> str:
+    """Return the stack whose tokens are explained; "cross" has none of its own.
 
     Raises:
-        ValueError: Where there is no such stream.
+        ValueError: Where there is no such stack.
     """
-    stream = resolve_stream(trace, stream)
-    if stream == "cross":
-        message = 'stream "cross" has no tokens of its own; pass stream="encoder" or "decoder".'
+    stack = resolve_stack(trace, stack)
+    if stack == "cross":
+        message = 'stack "cross" has no tokens of its own; pass stack="encoder" or "decoder".'
         raise ValueError(message)
-    return stream
+    return stack
 
 
 def embedding_gradients(
     trace: Trace,
-    asked: Asked,
+    asked: TargetSet,
     method: str,
-    stream: str,
+    stack: str,
     read: Callable[[Tensor, Tensor], Tensor] = lambda gradient, _: gradient,
 ) -> EmbeddingGradients:
-    """Return every target's gradient by the embeddings of a stream; one pass forward, one back for each.
+    """Return every target's gradient by the embeddings of a stack; one pass forward, one back for each.
 
     Args:
         trace: A trace.
         asked: The targets.
         method: The method's name, for messages.
-        stream: The stream.
+        stack: The stack.
         read: What is kept of each, so that no more than one need be held: takes a gradient and the
             embeddings, [token, dim] both.
 
@@ -95,37 +95,35 @@ def embedding_gradients(
 
     with differentiable(trace, method) as run:
         graph = run(hidden_states=asked.hidden_states)
-        leaf = leaf_of(graph, stream, method, trace)
+        leaf = leaf_of(graph, stack, method, trace)
         scores = asked.scores(graph.outputs)
         found = []
         for score in scores:
             gradient = gradients(score, [leaf], again=True)[0]
             if not usable([gradient], graph):
-                raise ValueError(diagnosis(score, graph, stream, method))
+                raise ValueError(diagnosis(score, graph, stack, method))
             found.append(read(gradient[0], leaf.detach()[0]))
         return EmbeddingGradients(
             leaf.detach()[0], torch.stack(found), torch.stack([score.detach()[0] for score in scores])
         )
 
 
-def leaf_of(graph: Graph, stream: str, method: str, trace: Trace | None = None) -> Tensor:
-    """Return where a stream's gradients end, [batch, token, dim].
+def leaf_of(graph: Graph, stack: str, method: str, trace: Trace | None = None) -> Tensor:
+    """Return where a stack's gradients end, [batch, token, dim].
 
     Raises:
-        UnsupportedModelError: Where nothing of the stream was found that a gradient can reach, or it has
+        UnsupportedModelError: Where nothing of the stack was found that a gradient can reach, or it has
             other tokens than the trace.
     """
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
-    if stream in graph.inputs:
-        leaf = graph.inputs[stream]
-        if trace is not None and leaf.shape[1] != len(trace.axes(stream)[0]):
-            raise UnsupportedModelError(
-                other_tokens(method, trace, leaf.shape[1], len(trace.axes(stream)[0]))
-            )
+    if stack in graph.inputs:
+        leaf = graph.inputs[stack]
+        if trace is not None and leaf.shape[1] != len(trace.axes(stack)[0]):
+            raise UnsupportedModelError(other_tokens(method, trace, leaf.shape[1], len(trace.axes(stack)[0])))
         return leaf
     reached = ", ".join(map(repr, graph.inputs))
-    message = f"{method} found no embeddings of stream {stream!r}; gradients reach {reached}."
+    message = f"{method} found no embeddings of stack {stack!r}; gradients reach {reached}."
     raise UnsupportedModelError(message)
 
 
@@ -142,22 +140,22 @@ def other_tokens(method: str, trace: TraceLike, found: int, wanted: int) -> str:
 def attributed(
     trace: Trace,
     values: Tensor,
-    question: Asked,
+    question: TargetSet,
     *,
     method: str,
     title: str,
     paper: str,
     options: Mapping[str, Any],
-    stream: str,
+    stack: str,
     residual: Any = None,
     unit: str | None = None,
     warning: str = "",
     facts: Mapping[str, Any] | None = None,
 ) -> Attributions:
     """Return values [target, token] as attributions with all they carry, in the unit asked for."""
-    axis = trace.axes(stream)[0]
+    axis = trace.axes(stack)[0]
     notes = (*question.notes, warning)
-    common = carried(trace, stream, method, paper=paper, options=options, notes=notes)
+    common = provenance_of(trace, stack, method, paper=paper, options=options, notes=notes)
     common["provenance"] |= {"title": title, **(facts or {})}
     own = next(iter(axis.units))
     found = Attributions(
@@ -165,7 +163,7 @@ def attributed(
         axis=axis,
         unit=own,
         residual=residual,
-        reach=question.reach(trace, stream),
+        reach=question.reach(trace, stack),
         **question.names(),
         **common,
     )

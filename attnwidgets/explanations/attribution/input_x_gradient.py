@@ -12,7 +12,7 @@ from attnwidgets.explanations.attribution.embedding_gradients import (
     Reduce,
     attributed,
     embedding_gradients,
-    embedding_stream,
+    embedding_stack,
     reduced,
     require_reduction,
 )
@@ -42,7 +42,7 @@ def input_x_gradient(
     *,
     reduce: Reduce = "sum",
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """What every token's embedding adds to the target, to first order: its embedding times its gradient.
 
@@ -54,23 +54,23 @@ def input_x_gradient(
         reduce: How the products of all dimensions become one number: "sum" (the dot product, signed), "mean"
             (signed), "l2", "l1", "mean_abs", "mean_square".
         unit: What the result is read in: "token" by default; coarser units are sums of tokens.
-        stream: "encoder" or "decoder" of a model with both; its default otherwise.
+        stack: "encoder" or "decoder" of a model with both; its default otherwise.
 
     Returns:
         Attributions [source], or [target, source]: signed where `reduce` is "sum" or "mean". They do not sum
         to the target, which is not linear in its input.
 
     Raises:
-        ValueError: For an unknown reduction, stream or unit; where the target must be named; where gradients
+        ValueError: For an unknown reduction, stack or unit; where the target must be named; where gradients
             are NaN or all zero (the message names the layer) or cannot be had (inference mode, quantised
             weights).
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_reduction(reduce)
     question = asked(trace, target, foil, "input_x_gradient")
-    stream = embedding_stream(trace, stream)
+    stack = embedding_stack(trace, stack)
     found = embedding_gradients(
-        trace, question, "input_x_gradient", stream, lambda gradient, x: reduced(gradient * x, reduce)
+        trace, question, "input_x_gradient", stack, lambda gradient, x: reduced(gradient * x, reduce)
     )
     return attributed(
         trace,
@@ -80,6 +80,6 @@ def input_x_gradient(
         title="input x gradient" if reduce == "sum" else f"input x gradient ({reduce})",
         paper=PAPER,
         options={"reduce": reduce},
-        stream=stream,
+        stack=stack,
         unit=unit,
     )

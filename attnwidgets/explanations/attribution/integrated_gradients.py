@@ -14,14 +14,14 @@ from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import (
     Reduce,
     attributed,
-    embedding_stream,
+    embedding_stack,
     leaf_of,
     reduced,
     require_reduction,
 )
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.targets.target_set import Asked, asked
+from attnwidgets.explanations.targets.target_set import TargetSet, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def integrated_gradients(
     reduce: Reduce = "sum",
     batch_size: int = 10,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """What every token adds to the target between a baseline and the input, on the straight way between them.
 
@@ -84,7 +84,7 @@ def integrated_gradients(
         reduce: How the dimensions become one number: "sum" keeps the sum; see `aw.saliency` for the others.
         batch_size: Points that run together, or fewer where the memory has no room for so many.
         unit: What the result is read in: "token" by default; coarser units are sums of tokens.
-        stream: "encoder" or "decoder" of a model with both; its default otherwise. The other's embeddings
+        stack: "encoder" or "decoder" of a model with both; its default otherwise. The other's embeddings
             stay.
 
     Returns:
@@ -104,7 +104,7 @@ def integrated_gradients(
             message = f"{name} must be at least {least}, not {value}."
             raise ValueError(message)
     question = asked(trace, target, foil, "integrated_gradients")
-    stream = embedding_stream(trace, stream)
+    stack = embedding_stack(trace, stack)
     import torch
 
     from attnwidgets.tracing.gradients.differentiable import differentiable
@@ -113,18 +113,18 @@ def integrated_gradients(
     with differentiable(trace, "integrated_gradients") as run:
         with torch.no_grad():
             graph = run(hidden_states=question.hidden_states)
-        end = leaf_of(graph, stream, "integrated_gradients", trace).detach()[0]
+        end = leaf_of(graph, stack, "integrated_gradients", trace).detach()[0]
         start, name = baseline_embeddings(trace, run.model, end, baseline, "integrated_gradients")
         way = end - start
         room = together(run.model, trace, batch_size)
         rows, sums = [], []
         for part in question.parts(max(1, _HELD // (8 * end.numel()))):
-            mean = _mean_gradient(run, part, stream, start, end, _points(steps, rule), room)
+            mean = _mean_gradient(run, part, stack, start, end, _points(steps, rule), room)
             values = (mean * way.double()).cpu()
             rows.append(reduced(values, reduce))
             sums.append(values.sum((-1, -2)))
         with torch.no_grad():
-            below = run({stream: start[None]}, hidden_states=question.hidden_states)
+            below = run({stack: start[None]}, hidden_states=question.hidden_states)
         above, under = (
             torch.stack([score.double()[0] for score in question.scores(found.outputs)]).cpu()
             for found in (graph, below)
@@ -139,7 +139,7 @@ def integrated_gradients(
         title=f"Integrated Gradients from {name}",
         paper=PAPER,
         options={"baseline": name, "steps": steps, "rule": rule, "reduce": reduce},
-        stream=stream,
+        stack=stack,
         residual=question.of(delta.tolist()) if reduce == "sum" else None,
         unit=unit,
         warning=_said(delta, change, above, steps),
@@ -173,8 +173,8 @@ def _points(steps: int, rule: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
 
 def _mean_gradient(
     run: Runner,
-    question: Asked,
-    stream: str,
+    question: TargetSet,
+    stack: str,
     start: Tensor,
     end: Tensor,
     points: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
@@ -188,33 +188,33 @@ def _mean_gradient(
     for first in progress(range(0, len(places), batch_size), desc="integrated gradients"):
         part = slice(first, first + batch_size)
         way = places[part].to(end)[:, None, None]
-        for number, found in enumerate(_gradients(run, question, stream, start + way * (end - start))):
+        for number, found in enumerate(_gradients(run, question, stack, start + way * (end - start))):
             mean[number] += torch.einsum("s,std->td", weights[part].to(mean), found.double())
     for number, each in enumerate(mean):
         if not each.any():
-            _refuse_zero(run, question, stream, end, number)
+            _refuse_zero(run, question, stack, end, number)
     return mean
 
 
-def _gradients(run: Runner, question: Asked, stream: str, at: Tensor) -> Iterator[Tensor]:
+def _gradients(run: Runner, question: TargetSet, stack: str, at: Tensor) -> Iterator[Tensor]:
     """Yield every target's gradients [batch, token, dim] at embeddings; their graph goes with the last."""
     from attnwidgets.tracing.gradients.differentiable import gradients
     from attnwidgets.tracing.gradients.gradient_checks import diagnosis
 
-    graph = run({stream: at}, hidden_states=question.hidden_states)
-    leaf = leaf_of(graph, stream, "integrated_gradients")
+    graph = run({stack: at}, hidden_states=question.hidden_states)
+    leaf = leaf_of(graph, stack, "integrated_gradients")
     for score in question.scores(graph.outputs):
         found = gradients(score, [leaf], again=True)[0]
         if not found.isfinite().all():
-            raise ValueError(diagnosis(score, graph, stream, "integrated_gradients"))
+            raise ValueError(diagnosis(score, graph, stack, "integrated_gradients"))
         yield found
 
 
-def _refuse_zero(run: Runner, question: Asked, stream: str, end: Tensor, number: int) -> None:
+def _refuse_zero(run: Runner, question: TargetSet, stack: str, end: Tensor, number: int) -> None:
     """Raise ValueError for a target whose gradient is zero all the way, unless a lone module says so."""
     from attnwidgets.tracing.gradients.gradient_checks import diagnosis
 
-    graph = run({stream: end[None]}, hidden_states=question.hidden_states)
+    graph = run({stack: end[None]}, hidden_states=question.hidden_states)
     if graph.states:
         score = question.scores(graph.outputs)[number]
-        raise ValueError(diagnosis(score, graph, stream, "integrated_gradients"))
+        raise ValueError(diagnosis(score, graph, stack, "integrated_gradients"))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._selecting import listed, pick
-from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, other_tokens
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, other_tokens
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import carried
-from attnwidgets.explanations.targets.target_set import Asked, asked
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.target_set import TargetSet, asked
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def lrp(
     at: Literal["embedding", "block", "input"] = "embedding",
     of: Literal["states", "heads"] = "states",
     unit: str | Unit | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
     precision: Literal["float32", "model"] = "float32",
     force: bool = False,
@@ -96,7 +96,7 @@ def lrp(
         of: What `.map` shows of every layer: "states", the tokens' relevance there, or "heads", what every
             head writes at every token.
         unit: What the result is read in: "token" by default, "word", "patch" or a Unit; sums of tokens.
-        stream: "encoder" or "decoder" of a model with both; its default otherwise. Relevance goes to both,
+        stack: "encoder" or "decoder" of a model with both; its default otherwise. Relevance goes to both,
             and the `residual` counts both.
         layers: Some layers of `.map` by number. Number L, after the last layer of L, is what it returns.
         precision: A half-precision model is computed in "float32", on a copy of its weights, or as the
@@ -112,7 +112,7 @@ def lrp(
     Raises:
         UnsupportedModelError: Where the architecture does not conserve relevance, or an operation has no rule
             (a ValueError; the message names it).
-        ValueError: For an unknown option, stream or unit; where a target must be named; where gradients are
+        ValueError: For an unknown option, stack or unit; where a target must be named; where gradients are
             NaN or all zero (the message names the layer) or cannot be had (inference mode, quantised
             weights), or the text is too long for the memory there is.
         TypeError: Where `target` names nothing the model returns.
@@ -127,7 +127,7 @@ def lrp(
     require_choice("of", of, ("states", "heads"))
     require_choice("precision", precision, ("float32", "model"))
     question = asked(trace, target, foil, "lrp")
-    stream = embedding_stream(trace, stream)
+    stack = embedding_stack(trace, stack)
     verdict = trusted(trace, "lrp", force=force)
 
     from attnwidgets.relevance.propagate import propagate
@@ -146,9 +146,9 @@ def lrp(
         insist=force,
     )
     options = {"rule": rule, "bias": bias, "at": at, "of": of, "precision": precision, "force": force}
-    common = carried(trace, stream, "lrp", paper=PAPERS[rule], options=options, notes=question.notes)
+    common = provenance_of(trace, stack, "lrp", paper=PAPERS[rule], options=options, notes=question.notes)
     scores = found.scores.double().numpy()
-    values = _by_source(trace, found, stream)
+    values = _by_source(trace, found, stack)
     total = sum(each.double().flatten(1).sum(1).numpy() for each in found.inputs.values())
     common["provenance"] |= {
         "title": TITLES[rule],
@@ -168,7 +168,7 @@ def lrp(
             'bias="absorb"'
         )
         common["warning"] = "; ".join(said for said in (common["warning"], note) if said)
-    axis = trace.axes(stream)[0]
+    axis = trace.axes(stack)[0]
     if values.shape[-1] != len(axis):
         raise UnsupportedModelError(other_tokens("lrp", trace, values.shape[-1], len(axis)))
     result = Attributions(
@@ -176,8 +176,8 @@ def lrp(
         axis=axis,
         unit=next(iter(axis.units)),
         residual=question.of((scores - total).tolist()),
-        reach=question.reach(trace, stream),
-        map=_map(question, found, stream, axis, layers, common, heads=of == "heads"),
+        reach=question.reach(trace, stack),
+        map=_map(question, found, stack, axis, layers, common, heads=of == "heads"),
         **question.names(),
         **common,
     )
@@ -208,16 +208,16 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
     return verdict
 
 
-def _by_source(trace: Trace, found: Relevances, stream: str) -> Float:
+def _by_source(trace: Trace, found: Relevances, stack: str) -> Float:
     """Return relevances [target, source] where tokens are read."""
-    if stream in found.inputs:
-        values: Float = found.inputs[stream].numpy()
+    if stack in found.inputs:
+        values: Float = found.inputs[stack].numpy()
         return values
-    if set(found.inputs) <= set(trace.streams):
-        message = f"lrp found no embeddings of stream {stream!r}; relevance reaches {listed(found.inputs)}."
+    if set(found.inputs) <= set(trace.stacks):
+        message = f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(found.inputs)}."
         raise ValueError(message)
     pixels = found.inputs.get("pixel_values")
-    unit = trace.axes(stream)[0].units.get("patch")
+    unit = trace.axes(stack)[0].units.get("patch")
     if pixels is None or unit is None or unit.grid is None:
         message = (
             f'at="input" reads pictures, by patches, and this model reads {listed(found.inputs)}; take '
@@ -233,9 +233,9 @@ def _by_source(trace: Trace, found: Relevances, stream: str) -> Float:
 
 
 def _map(
-    question: Asked,
+    question: TargetSet,
     found: Relevances,
-    stream: str,
+    stack: str,
     axis: TokenAxis,
     layers: int | Iterable[int] | slice | None,
     common: dict[str, Any],
@@ -245,11 +245,9 @@ def _map(
     """Return the relevances of every layer, [layer, head?, target, source]; None where no layer is known."""
     by_layer: list[Float]
     if heads:
-        by_layer = [each.transpose(0, 1).double().numpy() for each in found.heads.get(stream, ())]
+        by_layer = [each.transpose(0, 1).double().numpy() for each in found.heads.get(stack, ())]
     else:
-        by_layer = (
-            list(found.states[stream].transpose(0, 1).double().numpy()) if stream in found.states else []
-        )
+        by_layer = list(found.states[stack].transpose(0, 1).double().numpy()) if stack in found.states else []
     if not by_layer:
         if heads:
             message = 'of="heads" needs recorded attention, and this model computes it in a way of its own.'

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, trusted
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import carried
+from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import asked
 from attnwidgets.tracing.text.units import TokenAxis
 
@@ -31,7 +31,7 @@ def neuron_relevance(
     top: int | None = 50,
     rule: Literal["attnlrp", "cp_lrp"] = "attnlrp",
     bias: Literal["absorb", "ignore"] = "absorb",
-    stream: str | None = None,
+    stack: str | None = None,
     precision: Literal["float32", "model"] = "float32",
     force: bool = False,
 ) -> MixingMap:
@@ -52,7 +52,7 @@ def neuron_relevance(
         top: How many are kept, those with the largest sums by absolute value; None for all.
         rule: As in `aw.lrp`.
         bias: As in `aw.lrp`.
-        stream: "encoder" or "decoder": whose tokens pass the site.
+        stack: "encoder" or "decoder": whose tokens pass the site.
         precision: As in `aw.lrp`.
         force: As in `aw.lrp`.
 
@@ -67,7 +67,7 @@ def neuron_relevance(
     import torch
 
     from attnwidgets.relevance.propagate import propagate
-    from attnwidgets.tracing.hooks.hook_point import resolve_site
+    from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
     from attnwidgets.tracing.recording.borrow import unwrap
 
     require_choice("rule", rule, tuple(PAPERS))
@@ -77,8 +77,8 @@ def neuron_relevance(
         message = f"top must be at least 1, or None for all, not {top}."
         raise ValueError(message)
     question = asked(trace, target, foil, "neuron_relevance").single("neuron_relevance")
-    stream = embedding_stream(trace, stream)
-    place = resolve_site(unwrap(trace.model), site)
+    stack = embedding_stack(trace, stack)
+    place = resolve_hook_point(unwrap(trace.model), site)
     verdict = trusted(trace, "neuron_relevance", force=force)
     found = propagate(
         trace,
@@ -92,14 +92,14 @@ def neuron_relevance(
         insist=force,
     )
     values, gradients = found.values[place.name], found.gradients[place.name][0]
-    axis = trace.axes(stream)[0]
+    axis = trace.axes(stack)[0]
     if values.dim() == 1:
         # A layer of a module that reads no tokens.
         values, gradients, axis = values[None], gradients[None], TokenAxis.plain(["all inputs"])
     if values.dim() != len(("token", "width")) or len(values) != len(axis):
         message = (
-            f"site {site!r}: what passes it is {list(values.shape)}, not [{len(axis)} tokens of stream "
-            f"{stream!r}, width]; name another site, or another stream."
+            f"site {site!r}: what passes it is {list(values.shape)}, not [{len(axis)} tokens of stack "
+            f"{stack!r}, width]; name another site, or another stack."
         )
         raise ValueError(message)
     kind = "neuron" if sae is None else "feature"
@@ -108,7 +108,7 @@ def neuron_relevance(
     best = totals.abs().argsort(descending=True, stable=True)[:top]
     options = {"site": site, "rule": rule, "bias": bias, "top": top, "precision": precision, "force": force}
     notes = [*question.notes, "" if verdict is None or verdict else verdict.sentence]
-    common = carried(trace, stream, "neuron_relevance", paper=PAPERS[rule], options=options, notes=notes)
+    common = provenance_of(trace, stack, "neuron_relevance", paper=PAPERS[rule], options=options, notes=notes)
     whole = float((values.double() * gradients.double()).sum())
     shown = question.names()
     against = "" if shown["foil"] is None else f" rather than {shown['foil']}"

@@ -40,7 +40,7 @@ def occlusion(
     baseline: Any = None,
     batch_size: int = 16,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """How much the target drops when an element's embeddings are replaced by a baseline's.
 
@@ -57,7 +57,7 @@ def occlusion(
         batch_size: Inputs that run together, or fewer where the memory has no room for so many.
         unit: What is taken away as a whole: "token" by default, "word", "sentence". This is not the sum
             over its tokens.
-        stream: "encoder" or "decoder" of a model with both; its default otherwise.
+        stack: "encoder" or "decoder" of a model with both; its default otherwise.
 
     Returns:
         Attributions [source], or [target, source], signed, in the unit asked for. Nothing is conserved.
@@ -65,7 +65,7 @@ def occlusion(
     Raises:
         RuntimeError: Where captum is not installed.
         ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
-            memory there is; for an unknown unit, stream or baseline; where the target must be named.
+            memory there is; for an unknown unit, stack or baseline; where the target must be named.
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_positive(batch_size=batch_size)
@@ -93,5 +93,5 @@ def occlusion(
         options={},
         batch_size=batch_size,
         unit=unit,
-        stream=stream,
+        stack=stack,
     )

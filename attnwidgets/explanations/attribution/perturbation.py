@@ -11,11 +11,11 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
-from attnwidgets.explanations.attribution.embedding_gradients import embedding_stream, leaf_of
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
 from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.trace_protocol import carried
-from attnwidgets.explanations.targets.target_set import Asked, asked
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.target_set import TargetSet, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ def perturbation_attributions(
     options: Mapping[str, Any],
     batch_size: int,
     unit: str | None,
-    stream: str | None,
+    stack: str | None,
 ) -> Attributions:
     """Return what `attribute` says of every target, by elements of a unit that are taken away as a whole.
 
@@ -83,9 +83,9 @@ def perturbation_attributions(
     is as the methods take it, or what the result is called.
     """
     require_captum(method)
-    question: Asked = asked(trace, target, foil, method)
-    stream = embedding_stream(trace, stream)
-    axis = trace.axes(stream)[0]
+    question: TargetSet = asked(trace, target, foil, method)
+    stack = embedding_stack(trace, stack)
+    axis = trace.axes(stack)[0]
     name = unit or next(iter(axis.units))
     elements = _unit(axis, name)
     import torch
@@ -96,10 +96,10 @@ def perturbation_attributions(
 
     with differentiable(trace, method, back=False) as run:
         graph = run(hidden_states=question.hidden_states)
-        given = leaf_of(graph, stream, method, trace).detach()
+        given = leaf_of(graph, stack, method, trace).detach()
         for score in question.scores(graph.outputs):
             if not score.isfinite().all():
-                raise ValueError(diagnosis(score, graph, stream, method))
+                raise ValueError(diagnosis(score, graph, stack, method))
         start, said = baseline_embeddings(trace, run.model, given[0], baseline, method)
         owner = torch.zeros(1, given.shape[1], 1, dtype=torch.long, device=given.device)
         for element, span in enumerate(elements.spans):
@@ -111,7 +111,7 @@ def perturbation_attributions(
             def scores(embeddings: Tensor, number: int = number) -> Tensor:
                 found = []
                 for part in embeddings.split(room):
-                    outputs = run({stream: part}, hidden_states=question.hidden_states).outputs
+                    outputs = run({stack: part}, hidden_states=question.hidden_states).outputs
                     found.append(question.scores(outputs)[number].detach())
                 return torch.cat(found)
 
@@ -119,13 +119,13 @@ def perturbation_attributions(
             values = found.mean(-1).double().cpu().numpy()
             rows.append([float(values[span[0]]) if span else 0.0 for span in elements.spans])
     options = {**options, "baseline": said, "unit": name}
-    common = carried(trace, stream, method, paper=paper, options=options, notes=question.notes)
+    common = provenance_of(trace, stack, method, paper=paper, options=options, notes=question.notes)
     common["provenance"]["title"] = f"{title} with {said}"
     return Attributions(
         question.of(np.array(rows)),
         axis=axis,
         unit=name,
-        reach=question.reach(trace, stream),
+        reach=question.reach(trace, stack),
         **question.names(),
         **common,
     )

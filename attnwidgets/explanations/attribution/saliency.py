@@ -12,7 +12,7 @@ from attnwidgets.explanations.attribution.embedding_gradients import (
     Reduce,
     attributed,
     embedding_gradients,
-    embedding_stream,
+    embedding_stack,
     reduced,
     require_reduction,
 )
@@ -40,7 +40,7 @@ def saliency(
     *,
     reduce: Reduce = "l2",
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """How much the target would change with every token's embedding: the size of its gradient there.
 
@@ -52,23 +52,23 @@ def saliency(
         reduce: How the dimensions of a gradient become one number: "l2" (its length), "l1" (the sum of
             absolute values), "sum" (signed), "mean" (signed), "mean_abs", "mean_square" (without a root).
         unit: What the result is read in: "token" by default; coarser units are sums of tokens.
-        stream: "encoder" or "decoder" of a model with both; its default otherwise.
+        stack: "encoder" or "decoder" of a model with both; its default otherwise.
 
     Returns:
         Attributions [source], or [target, source]: not negative, unless `reduce` is "sum" or "mean". Nothing
         is conserved.
 
     Raises:
-        ValueError: For an unknown reduction, stream or unit; where the target must be named; where gradients
+        ValueError: For an unknown reduction, stack or unit; where the target must be named; where gradients
             are NaN or all zero (the message names the layer) or cannot be had (inference mode, quantised
             weights).
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_reduction(reduce)
     question = asked(trace, target, foil, "saliency")
-    stream = embedding_stream(trace, stream)
+    stack = embedding_stack(trace, stack)
     found = embedding_gradients(
-        trace, question, "saliency", stream, lambda gradient, _: reduced(gradient, reduce)
+        trace, question, "saliency", stack, lambda gradient, _: reduced(gradient, reduce)
     )
     return attributed(
         trace,
@@ -78,6 +78,6 @@ def saliency(
         title=f"saliency ({reduce})",
         paper=PAPER,
         options={"reduce": reduce},
-        stream=stream,
+        stack=stack,
         unit=unit,
     )

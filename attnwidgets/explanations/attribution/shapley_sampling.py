@@ -42,7 +42,7 @@ def shapley_sampling(
     seed: int = 0,
     batch_size: int = 16,
     unit: str | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """What each element adds to the target, averaged over random orders of adding elements to a baseline.
 
@@ -59,7 +59,7 @@ def shapley_sampling(
         seed: Seed of the orders; torch's own generator is left as it was.
         batch_size: Inputs that run together, or fewer where the memory has no room for so many.
         unit: What is added as a whole: "token" by default, "word", "sentence".
-        stream: "encoder" or "decoder" of a model with both; its default otherwise.
+        stack: "encoder" or "decoder" of a model with both; its default otherwise.
 
     Returns:
         Attributions [source], or [target, source], signed, in the unit asked for.
@@ -67,7 +67,7 @@ def shapley_sampling(
     Raises:
         RuntimeError: Where captum is not installed.
         ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
-            memory there is; for an unknown unit, stream or baseline, fewer than one sample; where the target
+            memory there is; for an unknown unit, stack or baseline, fewer than one sample; where the target
             must be named.
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
@@ -100,5 +100,5 @@ def shapley_sampling(
         options={"samples": samples, "seed": seed},
         batch_size=batch_size,
         unit=unit,
-        stream=stream,
+        stack=stack,
     )

@@ -14,7 +14,7 @@ from attnwidgets.explanations.attribution.attention_gradients import attention_g
 from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import carried, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import provenance_of, resolve_stack
 from attnwidgets.explanations.targets.target_set import asked
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def signed_attention(
     foil: Any = None,
     *,
     of: Literal["loss", "score"] = "loss",
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> MixingMap:
     """What every attention weight does for the target: -dL/dalpha * alpha, head by head.
 
@@ -51,31 +51,33 @@ def signed_attention(
         of: "loss" for the loss of the target, -log p of a class or a token (of other targets, the number
             itself with its sign turned), as lectures write it; "score" for d(score)/dalpha * alpha of the
             logit itself. With a foil among the same logits both are the same.
-        stream: "encoder", "decoder" or "cross" of a model with both; its default otherwise.
+        stack: "encoder", "decoder" or "cross" of a model with both; its default otherwise.
 
     Returns:
         A map [layer, head, query, key], signed; zero where attention is zero. Rows sum to nothing in
         particular.
 
     Raises:
-        ValueError: For an unknown option or stream; where the target must be named, or is a list; where
+        ValueError: For an unknown option or stack; where the target must be named, or is a list; where
             gradients are NaN or all zero (the message names the layer) or cannot be had; where attention is
             not recorded (`UnsupportedModelError`).
         TypeError, IndexError: Where `target` names nothing the model returns.
     """
     require_choice("of", of, ("loss", "score"))
     question = asked(trace, target, foil, "signed_attention").single("signed_attention")
-    stream = resolve_stream(trace, stream)
+    stack = resolve_stack(trace, stack)
 
     def score(outputs: Any) -> Any:
         return -question.losses(outputs)[0] if of == "loss" else question.scores(outputs)[0]
 
     found = attention_gradients(trace, score, "signed_attention", hidden_states=question.hidden_states)
-    values = np.stack([found.product(stream, layer) for layer in range(trace.n_layers(stream))])
-    query, key = trace.axes(stream)
+    values = np.stack([found.product(stack, layer) for layer in range(trace.n_layers(stack))])
+    query, key = trace.axes(stack)
     names = question.names()
     options = {"of": of, **names}
-    common = carried(trace, stream, "signed_attention", paper=PAPER, options=options, notes=question.notes)
+    common = provenance_of(
+        trace, stack, "signed_attention", paper=PAPER, options=options, notes=question.notes
+    )
     against = f" rather than {names['foil']!r}" if names["foil"] else ""
     common["provenance"] |= {"title": f"signed attention for {names['target']!r}{against}"}
     return MixingMap(
@@ -83,7 +85,7 @@ def signed_attention(
         query=query,
         key=key,
         unit=next(iter(query.units)),
-        causal=trace.is_causal(stream),
+        causal=trace.is_causal(stack),
         stochastic=False,
         signed=True,
         **common,

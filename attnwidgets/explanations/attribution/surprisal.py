@@ -10,7 +10,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.trace_protocol import carried, require_trace
+from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,8 +50,8 @@ def surprisal(
     if measure not in MEASURES:
         known = ", ".join(map(repr, MEASURES))
         raise ValueError(f"measure={measure!r} is not one of {known}.{suggest(measure, MEASURES)}")
-    stream = "decoder" if "decoder" in trace.streams else trace.default_stream
-    axis = trace.axes(stream)[0]
+    stack = "decoder" if "decoder" in trace.stacks else trace.default_stack
+    axis = trace.axes(stack)[0]
     if pseudo:
         values, notes, paper = _pseudo(trace, batch_size), [], PSEUDO
     else:
@@ -62,7 +62,9 @@ def surprisal(
             f"the model was given {len(axis) - len(values)} positions that stand for no token, which have no "
             "surprisal"
         )
-    common = carried(trace, stream, "surprisal", paper=paper, options={"measure": measure, "pseudo": pseudo})
+    common = provenance_of(
+        trace, stack, "surprisal", paper=paper, options={"measure": measure, "pseudo": pseudo}
+    )
     common["provenance"]["title"] = f"{'pseudo-' if pseudo else ''}surprisal in {measure}"
     common["warning"] = "; ".join(note for note in (common["warning"], *notes) if note)
     return Attributions(np.nan_to_num(values) / MEASURES[measure], axis=axis, **common)

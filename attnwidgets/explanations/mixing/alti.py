@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
     block_map,
-    described_stream,
+    described_stack,
     in_unit,
-    own_stream,
+    own_stack,
     require_choice,
     shares,
 )
@@ -57,7 +57,7 @@ def alti(
     compat: Literal["authors"] | None = None,
     unit: str | Unit | tuple[Unit, Unit] | None = None,
     chunk_size: int | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> MixingMap:
     """How much of every token is in every other: how near its vector comes to the sum of all of them.
@@ -83,7 +83,7 @@ def alti(
             (query, key) serves "cross".
         chunk_size: Source tokens (or elements of the unit) that are compared at a time; None for as many as
             fit 4 MB (256 MB on an accelerator).
-        stream: Which stream of a model with several. In "cross" the residual connection is one more part,
+        stack: Which stack of a model with several. In "cross" the residual connection is one more part,
             the decoder's own token: what a row misses of one is its share (Ferrando et al. 2022b, Towards
             Opening the Black Box of Neural Machine Translation).
         layers: Some layers by number; all by default.
@@ -103,19 +103,19 @@ def alti(
     if chunk_size is not None and chunk_size < 1:
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
-    stream = (own_stream if after == "norm2" else described_stream)(trace, stream, "alti")
+    stack = (own_stack if after == "norm2" else described_stack)(trace, stack, "alti")
     import torch
 
     from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
     from attnwidgets.tracing.algebra.contributions import parts_of
 
     power = _POWERS[distance]
-    grid = unit_grid(trace, stream, unit)
+    grid = unit_grid(trace, stack, unit)
     if compat == "authors":
         grid = replace(grid, causal=False)
 
     def compared(layer: int) -> Tensor:
-        block = block_of(trace, layer, stream, "alti")
+        block = block_of(trace, layer, stack, "alti")
         parts = parts_of(block, "res_ln" if after == "norm1" else "enc")
         whole = block.middle if parts.reference is None else parts.reference
         shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
@@ -123,7 +123,7 @@ def alti(
         near.clamp_(min=0)
         if compat is None:
             near.masked_fill_(parts.unread(grid.spans), 0.0)
-        if stream != "cross":
+        if stack != "cross":
             return shares(near)
         own = parts.own_nearness(whole, power, shift=shift).clamp_(min=0)
         return shares(torch.cat([near, own[:, None]], dim=1))[:, :-1]
@@ -132,9 +132,9 @@ def alti(
         return in_unit(compared(layer), grid)
 
     notes = [
-        NO_NORM_AFTER if after == "norm2" and not norms_last(trace, stream, "alti") else "",
-        "what a row misses of one is what the token keeps of itself" if stream == "cross" else "",
-        decoder_alone(stream) if rolled_out else "",
+        NO_NORM_AFTER if after == "norm2" and not norms_last(trace, stack, "alti") else "",
+        "what a row misses of one is what the token keeps of itself" if stack == "cross" else "",
+        decoder_alone(stack) if rolled_out else "",
     ]
     options = {
         "distance": distance,
@@ -147,8 +147,8 @@ def alti(
         "method": "alti",
         "paper": PAPER,
         "options": options,
-        "stream": stream,
-        "stochastic": False if stream == "cross" else None,
+        "stack": stack,
+        "stochastic": False if stack == "cross" else None,
         "warning": "; ".join(filter(None, notes)),
         "grid": grid,
     }

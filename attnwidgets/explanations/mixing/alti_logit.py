@@ -55,7 +55,7 @@ def alti_logit(
     distance: Literal["l1", "l2"] = "l1",
     compat: Literal["authors"] | None = None,
     chunk_size: int | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> Attributions:
     """What every input token adds to a logit through attention, followed down to the input by ALTI.
@@ -86,7 +86,7 @@ def alti_logit(
         distance: The norm in ALTI: see `aw.alti`.
         compat: "authors" computes ALTI as the authors' code does: see `aw.alti`.
         chunk_size: Source tokens that ALTI compares at a time; None for as many as fit.
-        stream: The stream that the head reads, where there are several.
+        stack: The stack that the head reads, where there are several.
         layers: Layers whose attention is counted, by number; all by default. The others' is left to the
             `residual`.
 
@@ -108,12 +108,12 @@ def alti_logit(
     require_choice("distance", distance, ("l1", "l2"))
     require_choice("compat", compat, ("authors", None))
     value_bias = biases == "apart"
-    wanted = wanted_logits(trace, target, foil, method="alti_logit", stream=stream, value_bias=value_bias)
-    numbers = tuple(range(trace.n_layers(wanted.stream)))
+    wanted = wanted_logits(trace, target, foil, method="alti_logit", stack=stack, value_bias=value_bias)
+    numbers = tuple(range(trace.n_layers(wanted.stack)))
     counted = numbers if layers is None else pick(layers, numbers, "layer")
     by_layer: Float = wanted.parts.attention.sum(2).numpy()
     if tracked:
-        mixing = alti(trace, distance, compat=compat, chunk_size=chunk_size, stream=wanted.stream)
+        mixing = alti(trace, distance, compat=compat, chunk_size=chunk_size, stack=wanted.stack)
         by_layer = _followed(by_layer, mixing.layer, max(counted))
     values = by_layer[:, list(counted)].sum(1)
     if initial == "own":
@@ -128,7 +128,7 @@ def alti_logit(
     }
     title = "ALTI-Logit" if tracked else "Logit"
     common = logit_result(trace, wanted, "alti_logit", title=title, paper=PAPER, options=options)
-    return _attributions(wanted, values, by_layer, counted, trace.axes(wanted.stream)[1], common)
+    return _attributions(wanted, values, by_layer, counted, trace.axes(wanted.stack)[1], common)
 
 
 def _attributions(

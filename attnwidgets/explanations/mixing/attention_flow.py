@@ -58,7 +58,7 @@ def attention_flow(
     head_reduce: Reduction = "mean",
     normalize: bool = True,
     discard: Discard = None,
-    stream: str | None = None,
+    stack: str | None = None,
     force: bool = False,
 ) -> MixingMap:
     """How much can flow from an input token to a token of layer l, with attention as the capacity of edges.
@@ -72,7 +72,7 @@ def attention_flow(
     l layers of n tokens is off by at most n * n * l / 2e9, and by far less in practice.
 
     Args:
-        trace: A trace, or any map of a stream that attends to itself.
+        trace: A trace, or any map of a stack that attends to itself.
         residual_weight: Share of the residual connection, 0 to 1.
         head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
         normalize: Whether the rows of the flow are divided by their sums, as published. A row of zeros
@@ -81,7 +81,7 @@ def attention_flow(
             their columns of A_l, heads joined, are set to zero before the residual is mixed in; rows are
             divided by their sums after that, so that what rested on them goes to all that is left, the
             residual included. A row with nothing left is its own token alone; without a residual, zero.
-        stream: Which stream of an encoder-decoder trace; "cross" is refused.
+        stack: Which stack of an encoder-decoder trace; "cross" is refused.
         force: Run it beyond 64 tokens.
 
     Returns:
@@ -95,7 +95,7 @@ def attention_flow(
         IndexError: Where `discard` names no such position.
     """
     require_share(residual_weight)
-    source = followed(trace, "attention_flow", stream)
+    source = followed(trace, "attention_flow", stack)
     if source.signed:
         message = "attention_flow needs capacities that are not negative; this map is signed."
         raise ValueError(message)

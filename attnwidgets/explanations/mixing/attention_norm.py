@@ -13,9 +13,9 @@ from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
     NO_RESIDUAL,
     block_map,
-    described_stream,
+    described_stack,
     in_unit,
-    own_stream,
+    own_stack,
     require_choice,
     shares,
 )
@@ -60,7 +60,7 @@ def attention_norm(
     per_head: bool = False,
     normalize: Literal["none", "row"] = "none",
     unit: str | Unit | tuple[Unit, Unit] | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> MixingMap:
     """The length of the vector that every token gives to every other.
@@ -90,7 +90,7 @@ def attention_norm(
             "sentence") or a Unit. It differs from `.to(unit)`, which adds what was measured token by token:
             vectors that point apart cancel. Rows are averaged over a unit's tokens, as there. A pair of Units
             (query, key) serves "cross".
-        stream: Which stream of a model with several. In "cross" the tokens read are those of the other
+        stack: Which stack of a model with several. In "cross" the tokens read are those of the other
             sequence and the residual connection is of none of them: "res" is "attn" there, and the map's
             warning says so. "enc" is of blocks that read one sequence only.
         layers: Some layers by number; all by default.
@@ -112,22 +112,22 @@ def attention_norm(
         )
         raise ValueError(message)
     if variant == "enc":
-        stream = own_stream(trace, stream, "attention_norm", what="variant 'enc'")
+        stack = own_stack(trace, stack, "attention_norm", what="variant 'enc'")
     else:
-        stream = described_stream(trace, stream, "attention_norm")
+        stack = described_stack(trace, stack, "attention_norm")
     from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
     from attnwidgets.tracing.algebra.contributions import parts_of
 
-    grid = unit_grid(trace, stream, unit)
+    grid = unit_grid(trace, stack, unit)
 
     def measure(layer: int) -> Any:
-        parts = parts_of(block_of(trace, layer, stream, "attention_norm"), variant)
+        parts = parts_of(block_of(trace, layer, stack, "attention_norm"), variant)
         lengths = parts.head_norms(grid.spans) if per_head else parts.norms(grid.spans)
         return in_unit(shares(lengths) if normalize == "row" else lengths, grid)
 
-    after = variant in ("attn", "res") or norms_last(trace, stream, "attention_norm")
+    after = variant in ("attn", "res") or norms_last(trace, stack, "attention_norm")
     notes = [] if after else [NO_NORM_AFTER]
-    if stream == "cross" and variant != "attn":
+    if stack == "cross" and variant != "attn":
         notes.append(NO_RESIDUAL)
     return block_map(
         trace,
@@ -136,7 +136,7 @@ def attention_norm(
         title=TITLES[variant] + (" per head" if per_head else ""),
         paper=PAPER,
         options={"variant": variant, "per_head": per_head, "normalize": normalize, "unit": grid.name},
-        stream=stream,
+        stack=stack,
         layers=layers,
         stochastic=None if normalize == "row" else False,
         per_head=per_head,

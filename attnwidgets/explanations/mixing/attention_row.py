@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +60,7 @@ class AttentionRow:
 
 
 def attention_row(
-    trace: Trace, layer: int, head: int, query: int, *, stream: str | None = None
+    trace: Trace, layer: int, head: int, query: int, *, stack: str | None = None
 ) -> AttentionRow:
     """Return how one row of attention comes about, from recorded queries and keys.
 
@@ -69,17 +69,17 @@ def attention_row(
         layer: Number of the layer.
         head: Number of the head.
         query: Index of the query's token.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise.
 
     Raises:
         UnsupportedModelError: Where only attention weights are known.
         IndexError: Where there is no such layer, head or query.
-        ValueError: Where there is no such stream.
+        ValueError: Where there is no such stack.
     """
     require_trace(trace, "attention_row")
-    stream = resolve_stream(trace, stream)
-    every_query, every_key = trace.query_key(layer, stream)
-    settings = trace.attention_settings(layer, stream)
+    stack = resolve_stack(trace, stack)
+    every_query, every_key = trace.query_key(layer, stack)
+    settings = trace.attention_settings(layer, stack)
     heads, queries, depth = every_query.shape
     for name, index, count in (("head", head, heads), ("query", query, queries)):
         if not 0 <= index < count:
@@ -111,19 +111,19 @@ def attention_row(
         masked=masked,
         scores=scores,
         weights=shares / shares.sum(),
-        recorded=_floats(trace.attention_rows(layer, [head], [query], stream)[0, 0]),
+        recorded=_floats(trace.attention_rows(layer, [head], [query], stack)[0, 0]),
         dtype=str(every_query.dtype).removeprefix("torch."),
     )
 
 
-def key_vectors(trace: Trace, layer: int, kv_head: int, *, stream: str | None = None) -> Float:
+def key_vectors(trace: Trace, layer: int, kv_head: int, *, stack: str | None = None) -> Float:
     """Return every key of a key/value head [key, dim], after any rotary embedding.
 
     Raises:
         UnsupportedModelError: Where only attention weights are known.
         IndexError: Where there is no such layer or head.
     """
-    keys = trace.query_key(layer, stream)[1]
+    keys = trace.query_key(layer, stack)[1]
     if not 0 <= kv_head < len(keys):
         raise IndexError(f"key/value head {kv_head} is out of range: layer {layer} has 0 to {len(keys) - 1}")
     return _floats(keys[kv_head])

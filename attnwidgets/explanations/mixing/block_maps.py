@@ -8,7 +8,12 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.results.joint_units import Grid, unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import (
+    TraceLike,
+    provenance_of,
+    require_trace,
+    resolve_stack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,42 +40,42 @@ def require_choice(name: str, value: object, taken: Sequence[str | None]) -> Non
         raise ValueError(message)
 
 
-def described_stream(trace: TraceLike, stream: str | None, method: str) -> str:
-    """Return the stream that is meant, which must lie in blocks that are described.
+def described_stack(trace: TraceLike, stack: str | None, method: str) -> str:
+    """Return the stack that is meant, which must lie in blocks that are described.
 
     Raises:
         TypeError: Where `trace` is no trace.
-        ValueError: Where there is no such stream, or no description fits its blocks.
+        ValueError: Where there is no such stack, or no description fits its blocks.
     """
     from attnwidgets.tracing.algebra.block_runs import described
 
     require_trace(trace, method)
-    stream = resolve_stream(trace, stream)
-    described(trace, stream, method)
-    return stream
+    stack = resolve_stack(trace, stack)
+    described(trace, stack, method)
+    return stack
 
 
-def own_stream(trace: TraceLike, stream: str | None, method: str, *, what: str = "") -> str:
-    """Return the stream that is meant, of described blocks that attend to themselves and to nothing else.
+def own_stack(trace: TraceLike, stack: str | None, method: str, *, what: str = "") -> str:
+    """Return the stack that is meant, of described blocks that attend to themselves and to nothing else.
 
     `what` names the option that asks for such blocks, where it is not the method itself.
 
     Raises:
         TypeError: Where `trace` is no trace.
-        ValueError: Where there is no such stream, its blocks read another sequence, or no description fits
+        ValueError: Where there is no such stack, its blocks read another sequence, or no description fits
             them.
     """
     require_trace(trace, method)
-    stream = resolve_stream(trace, stream)
-    reading = [name for name in ("decoder", "cross") if "cross" in trace.streams]
-    if stream in reading:
-        own = [name for name in trace.streams if name not in reading]
+    stack = resolve_stack(trace, stack)
+    reading = [name for name in ("decoder", "cross") if "cross" in trace.stacks]
+    if stack in reading:
+        own = [name for name in trace.stacks if name not in reading]
         message = (
             f"{what or method} is of blocks of one attention and a feed-forward layer, and the blocks of "
-            f"stream {stream!r} also read another sequence; pass stream={' or '.join(map(repr, own))}."
+            f"stack {stack!r} also read another sequence; pass stack={' or '.join(map(repr, own))}."
         )
         raise ValueError(message)
-    return described_stream(trace, stream, method)
+    return described_stack(trace, stack, method)
 
 
 def block_map(
@@ -81,7 +86,7 @@ def block_map(
     title: str,
     paper: str,
     options: Mapping[str, Any],
-    stream: str,
+    stack: str,
     layers: int | Iterable[int] | slice | None,
     stochastic: bool | None,
     per_head: bool = False,
@@ -94,9 +99,9 @@ def block_map(
     `kind` is the class of the map, and takes from its `lazy` what `measure` returns; `grid` is the unit that
     this is in, tokens by default.
     """
-    grid = unit_grid(trace, stream, None) if grid is None else grid
-    numbers = tuple(range(trace.n_layers(stream)))
-    common = carried(trace, stream, method, paper=paper, options=options)
+    grid = unit_grid(trace, stack, None) if grid is None else grid
+    numbers = tuple(range(trace.n_layers(stack)))
+    common = provenance_of(trace, stack, method, paper=paper, options=options)
     common["warning"] = "; ".join(note for note in (common["warning"], warning) if note)
     common["provenance"]["title"] = title
 
@@ -111,7 +116,7 @@ def block_map(
         query=grid.query,
         key=grid.key,
         layers=numbers if layers is None else pick(layers, numbers, "layer"),
-        heads=range(trace.n_heads(stream)) if per_head else None,
+        heads=range(trace.n_heads(stack)) if per_head else None,
         unit=grid.name,
         causal=grid.causal,
         stochastic=stochastic,

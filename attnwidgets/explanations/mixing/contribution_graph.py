@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from attnwidgets.explanations.mixing.block_maps import block_map, own_stream, require_choice
+from attnwidgets.explanations.mixing.block_maps import block_map, own_stack, require_choice
 from attnwidgets.explanations.registry.memory_estimates import measured_by_head
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
@@ -44,7 +44,7 @@ def contribution_graph(
     *,
     compat: Literal["authors"] | None = None,
     chunk_size: int | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> ContributionGraph:
     """Of what every state is made: every head's reading of every token, the residual, the feed-forward layer.
@@ -67,7 +67,7 @@ def contribution_graph(
             map has zeros there.
         chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an
             accelerator).
-        stream: Which stream of a model with several; one that attends to itself.
+        stack: Which stack of a model with several; one that attends to itself.
         layers: Some layers by number; all by default.
 
     Returns:
@@ -85,7 +85,7 @@ def contribution_graph(
     if chunk_size is not None and chunk_size < 1:
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
-    stream = own_stream(trace, stream, "contribution_graph")
+    stack = own_stack(trace, stack, "contribution_graph")
     authors = compat == "authors"
 
     from attnwidgets.tracing.algebra.block_runs import block_of
@@ -93,7 +93,7 @@ def contribution_graph(
 
     def measure(layer: int) -> BlockShares:
         return shares_of(
-            block_of(trace, layer, stream, "contribution_graph"),
+            block_of(trace, layer, stack, "contribution_graph"),
             _POWERS[distance],
             floor=_FLOOR,
             shift=_AUTHORS_SHIFT if authors else 0.0,
@@ -109,7 +109,7 @@ def contribution_graph(
         title="contributions" if distance == "l1" else "contributions (L2)",
         paper=PAPER,
         options={"distance": distance, "compat": compat},
-        stream=stream,
+        stack=stack,
         layers=layers,
         stochastic=False,
         per_head=True,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from attnwidgets.explanations.mixing.block_maps import in_unit, own_stream, require_choice
+from attnwidgets.explanations.mixing.block_maps import in_unit, own_stack, require_choice
 from attnwidgets.explanations.mixing.logit_targets import asked_logits
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.joint_units import unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried
+from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def decompx(
     gate: Literal["half", "fixed"] = "half",
     ffn: bool = True,
     unit: str | Unit | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
     chunk_size: int | None = None,
     force: bool = False,
 ) -> Attributions | MixingMap:
@@ -97,7 +97,7 @@ def decompx(
         unit: What is followed as one source: tokens by default; a unit's name ("word") or a Unit follows all
             tokens of an element jointly, which differs from `.to("word")` in how biases are shared out, and
             takes less work.
-        stream: The stream that the head reads, or "encoder" of an encoder-decoder, which has a map only.
+        stack: The stack that the head reads, or "encoder" of an encoder-decoder, which has a map only.
         chunk_size: How many sources are followed at a time. Only where no bias is to be shared out among all
             of them (a model without biases, or bias=None): by default all at once otherwise.
         force: Run it where more than 4 GB are held at once.
@@ -129,20 +129,20 @@ def decompx(
     if chunk_size is not None and chunk_size < 1:
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
-    stream = own_stream(trace, stream, "decompx")
-    grid = unit_grid(trace, stream, unit)
-    asked = _asked(trace, target, foil, stream)
+    stack = own_stack(trace, stack, "decompx")
+    grid = unit_grid(trace, stack, unit)
+    asked = _asked(trace, target, foil, stack)
 
     from attnwidgets.tracing.algebra.decomposition import Rules
     from attnwidgets.tracing.algebra.propagation import Propagation
 
     rules = Rules(bias, activation, gate)
     spans = grid.key.units[grid.name].spans
-    followed = Propagation(cast("Trace", trace), stream, "decompx", spans, rules, ffn=ffn)
+    followed = Propagation(cast("Trace", trace), stack, "decompx", spans, rules, ffn=ffn)
     _require_memory(followed, chunk_size, force=force)
     options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": grid.name}
     notes = () if asked is None else asked.notes
-    common = carried(trace, stream, "decompx", paper=PAPER, options=options, notes=notes)
+    common = provenance_of(trace, stack, "decompx", paper=PAPER, options=options, notes=notes)
     common["provenance"]["title"] = "DecompX"
     lengths = _lengths(followed, grid, chunk_size, common)
     if asked is None:
@@ -161,11 +161,11 @@ def decompx(
     )
 
 
-def _asked(trace: TraceLike, target: Any, foil: Any, stream: str) -> Asked | None:
+def _asked(trace: TraceLike, target: Any, foil: Any, stack: str) -> Asked | None:
     """Return the logits that are meant; None for the map alone, where no target is named nor predicted."""
-    if target is None and foil is None and (not trace.predictions_title or "cross" in trace.streams):
+    if target is None and foil is None and (not trace.predictions_title or "cross" in trace.stacks):
         return None
-    return asked_logits(trace, target, foil, method="decompx", stream=stream)
+    return asked_logits(trace, target, foil, method="decompx", stack=stack)
 
 
 def _require_memory(followed: Propagation, chunk_size: int | None, *, force: bool) -> None:
@@ -196,7 +196,7 @@ def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Floa
 
     everything = [*asked.places, *asked.foils]
     heads = {
-        position: head_of(followed.trace, followed.stream, "decompx", position)
+        position: head_of(followed.trace, followed.stack, "decompx", position)
         for position in dict.fromkeys(position for position, _ in everything)
     }
     rows = sorted({row for position, head in heads.items() for row in head.rows(position)})

@@ -31,7 +31,7 @@ def direct_logit_attribution(
     foil: Any = None,
     *,
     by: Literal["layer", "head"] = "layer",
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> Attributions:
     """What every component adds to a logit by itself: every layer's attention or heads, MLP and biases.
 
@@ -45,7 +45,7 @@ def direct_logit_attribution(
             default what the model predicts. A list of them gives [target, component].
         foil: A token or class that the target is contrasted with: the attributions of target - foil.
         by: "layer" gives every layer's attention as one component, "head" its heads one by one.
-        stream: The stream that the head reads, where there are several.
+        stack: The stack that the head reads, where there are several.
 
     Returns:
         Attributions [component] (or [target, component]) in logits, signed: "initial" (the embedding that the
@@ -59,7 +59,7 @@ def direct_logit_attribution(
     """
     require_choice("by", by, ("layer", "head"))
     wanted = wanted_logits(
-        trace, target, foil, method="direct_logit_attribution", stream=stream, value_bias=False
+        trace, target, foil, method="direct_logit_attribution", stack=stack, value_bias=False
     )
     table = _components(wanted.parts, by)
     values = np.stack(list(table.values()), axis=-1)
@@ -76,7 +76,7 @@ def direct_logit_attribution(
     made = layer_map(
         wanted,
         lambda number: heads[:, number].transpose(1, 0, 2),
-        trace.axes(wanted.stream)[1],
+        trace.axes(wanted.stack)[1],
         common,
         layers=range(heads.shape[1]),
         heads=range(heads.shape[2]),

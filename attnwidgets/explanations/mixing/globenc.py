@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stream, require_choice
+from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stack, require_choice
 from attnwidgets.explanations.mixing.rollout import BeyondPrecisionError, rollout
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
@@ -42,7 +42,7 @@ def globenc(
     normalize: Literal["none", "row"] = "none",
     *,
     unit: str | Unit | tuple[Unit, Unit] | None = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> MixingMap:
     """Lengths of the vectors after whole blocks (N-Enc), multiplied from the input to every layer.
 
@@ -56,7 +56,7 @@ def globenc(
             the product, as later toolkits do; the two are different measures and order tokens differently. A
             row of zeros stays zero.
         unit: The unit of every N_l (see `aw.attention_norm`), and of their product.
-        stream: Which stream of a model with several, of blocks that read one sequence only.
+        stack: Which stack of a model with several, of blocks that read one sequence only.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer. The published numbers are the row of [CLS]
@@ -67,7 +67,7 @@ def globenc(
             opened) where the product of a deep model leaves the range of its precision; use "row" then.
     """
     require_choice("normalize", normalize, ("none", "row"))
-    blocks = attention_norm(trace, "enc", unit=unit, stream=own_stream(trace, stream, "globenc"))
+    blocks = attention_norm(trace, "enc", unit=unit, stack=own_stack(trace, stack, "globenc"))
     from attnwidgets.tracing.algebra.block_runs import norms_last
 
     product = rollout(blocks, residual=None, normalize=normalize == "row")
@@ -89,9 +89,9 @@ def globenc(
         title="GlobEnc" if normalize == "none" else "GlobEnc, rows normalised",
         paper=PAPER,
         options={"normalize": normalize, "unit": blocks.unit},
-        stream=blocks.stream,
+        stack=blocks.stack,
         layers=None,
         stochastic=False if normalize == "none" else None,
-        warning="" if norms_last(trace, blocks.stream, "globenc") else NO_NORM_AFTER,
-        grid=unit_grid(trace, blocks.stream, unit),
+        warning="" if norms_last(trace, blocks.stack, "globenc") else NO_NORM_AFTER,
+        grid=unit_grid(trace, blocks.stack, unit),
     )

@@ -19,7 +19,12 @@ from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import at_most, n_keys
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import (
+    TraceLike,
+    provenance_of,
+    require_trace,
+    resolve_stack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,10 +43,10 @@ _CHUNK_BYTES = 256_000_000
 _PROBE = 8
 
 
-def _size(trace: Any, stream: str) -> int:
+def _size(trace: Any, stack: str) -> int:
     """Return how many numbers the first block reads, from the recorded queries and the model's config."""
-    heads, _, depth = trace.stream_table[stream].layers[0].query_key()[0].shape
-    return n_keys(trace, stream) * int(getattr(trace.model.config, "hidden_size", heads * depth))
+    heads, _, depth = trace.stack_table[stack].layers[0].query_key()[0].shape
+    return n_keys(trace, stack) * int(getattr(trace.model.config, "hidden_size", heads * depth))
 
 
 @method(
@@ -58,7 +63,7 @@ def hidden_token_attribution(
     norm: Literal["frobenius", "spectral"] = "frobenius",
     normalize: bool = True,
     times_input: bool = False,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
     chunk_size: int | None = None,
     force: bool = False,
@@ -81,7 +86,7 @@ def hidden_token_attribution(
             zeros stays zero.
         times_input: Whether every column of the Jacobian is multiplied by the input it belongs to, as in
             GlobEnc's equation 18.
-        stream: "encoder" or "decoder" of an encoder-decoder; the trace's default otherwise. "cross" is
+        stack: "encoder" or "decoder" of an encoder-decoder; the trace's default otherwise. "cross" is
             refused: its keys are no input of these blocks.
         layers: Some layers by number; all by default. "global" stops after the last one named.
         chunk_size: How many directions run at once, which bounds the memory; by default as fit 256 MB.
@@ -94,7 +99,7 @@ def hidden_token_attribution(
     Raises:
         UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError),
             or where something stands between the blocks, for "global".
-        ValueError: For an unknown scope, norm or stream, a chunk_size below 1 or with "spectral", too long an
+        ValueError: For an unknown scope, norm or stack, a chunk_size below 1 or with "spectral", too long an
             input without `force` (the message estimates the time), or NaN inside the model (the message names
             the first layer).
         IndexError: Where the model has no such layer.
@@ -106,20 +111,20 @@ def hidden_token_attribution(
         wrong = "is for norm='frobenius'" if norm == "spectral" else f"must be at least 1, not {chunk_size}"
         message = f"chunk_size {wrong}."
         raise ValueError(message)
-    stream = resolve_stream(trace, stream)
-    if stream == "cross":
+    stack = resolve_stack(trace, stack)
+    if stack == "cross":
         message = (
-            'hidden_token_attribution follows a stream that attends to itself, and "cross" does not; '
-            'use stream="encoder" or stream="decoder".'
+            'hidden_token_attribution follows a stack that attends to itself, and "cross" does not; '
+            'use stack="encoder" or stack="decoder".'
         )
         raise ValueError(message)
-    query, key = trace.axes(stream)
-    numbers = tuple(range(trace.n_layers(stream)))
+    query, key = trace.axes(stack)
+    numbers = tuple(range(trace.n_layers(stack)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
 
     from attnwidgets.tracing.block_replay import capture
 
-    blocks = capture(trace, stream, "hidden_token_attribution")
+    blocks = capture(trace, stack, "hidden_token_attribution")
     size = blocks.layers[0].hidden[0].numel()
     if size > LIMIT and not force:
         passes = len(chosen) if scope == "local" else max(chosen) + 1
@@ -140,10 +145,10 @@ def hidden_token_attribution(
         key=key,
         layers=chosen,
         unit=next(iter(query.units)),
-        causal=trace.is_causal(stream),
+        causal=trace.is_causal(stack),
         stochastic=True if normalize else None,
         runs_model=True,
-        **carried(trace, stream, "hidden_token_attribution", paper=PAPER, options=options),
+        **provenance_of(trace, stack, "hidden_token_attribution", paper=PAPER, options=options),
     )
 
 

@@ -1,4 +1,4 @@
-"""Following a stream through its layers: what rollout and flow both need of the map they follow."""
+"""Following a stack through its layers: what rollout and flow both need of the map they follow."""
 
 from __future__ import annotations
 
@@ -21,36 +21,34 @@ DEFAULT_WEIGHT = 0.5
 
 _MUCH = 2**22
 """Values of a layer."""
-_KEPT = ("model", "text", "stream", "words")
+_KEPT = ("model", "text", "stack", "words")
 
 
-def followed(trace: TraceLike | MixingMap, name: str, stream: str | None) -> MixingMap:
+def followed(trace: TraceLike | MixingMap, name: str, stack: str | None) -> MixingMap:
     """Return the map to follow: the one given, or a trace's attention.
 
     Args:
-        trace: A trace, or any map of a stream that attends to itself.
+        trace: A trace, or any map of a stack that attends to itself.
         name: The method's name, for errors.
-        stream: Which stream of a trace.
+        stack: Which stack of a trace.
 
     Raises:
-        ValueError: For a map from one sequence to another, layers with gaps, or a stream not of the map.
+        ValueError: For a map from one sequence to another, layers with gaps, or a stack not of the map.
     """
     if isinstance(trace, MixingMap):
-        if stream is not None and stream != trace.stream:
-            message = (
-                f"stream {stream!r} is asked of a map of stream {trace.stream!r}; give the trace instead."
-            )
+        if stack is not None and stack != trace.stack:
+            message = f"stack {stack!r} is asked of a map of stack {trace.stack!r}; give the trace instead."
             raise ValueError(message)
         source = trace
     else:
         require_trace(trace, name)
-        source = attention(trace, stream=stream)
+        source = attention(trace, stack=stack)
     n_queries, n_keys = source.shape[-2:]
-    if source.stream == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
+    if source.stack == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
         message = (
-            f"{name} follows a stream that attends to itself; this map "
-            f"(stream {source.stream!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
-            'another. Use stream="encoder" or stream="decoder".'
+            f"{name} follows a stack that attends to itself; this map "
+            f"(stack {source.stack!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
+            'another. Use stack="encoder" or stack="decoder".'
         )
         raise ValueError(message)
     if list(source.layers) != list(range(source.layers[0], source.layers[0] + len(source.layers))):
@@ -64,9 +62,9 @@ def _reads_much(source: MixingMap) -> bool:
     return source.knows_rows and len(source.query) * len(source.key) * len(source.heads or (0,)) > _MUCH
 
 
-def decoder_alone(stream: str) -> str:
-    """Return what a reader must know of a stream that is followed through its layers, or ""."""
-    if stream != "decoder":
+def decoder_alone(stack: str) -> str:
+    """Return what a reader must know of a stack that is followed through its layers, or ""."""
+    if stack != "decoder":
         return ""
     return "the decoder's own tokens are followed, and what its blocks read of the encoder is left out"
 
@@ -125,9 +123,9 @@ def carried_on(
         "runs_model": source.runs_model,
         "on_demand": source.on_demand or _reads_much(source),
         "method": method,
-        "stream": source.stream,
+        "stack": source.stack,
         "trace_id": source.trace_id,
-        "warning": "; ".join(filter(None, (source.warning, decoder_alone(source.stream)))),
+        "warning": "; ".join(filter(None, (source.warning, decoder_alone(source.stack)))),
         "dtype": source.dtype,
         "predictions": source.predictions,
         "provenance": {

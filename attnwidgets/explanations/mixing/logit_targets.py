@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from attnwidgets.explanations.mixing.block_maps import own_stream
+from attnwidgets.explanations.mixing.block_maps import own_stack
 from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace
+from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, require_trace
 from attnwidgets.explanations.targets.named import resolve_target, resolve_targets
 from attnwidgets.tracing.text.units import TokenAxis
 
@@ -27,7 +27,7 @@ CURVED = (
 
 
 def _reads_another(trace: Any, _: str) -> str:
-    return "and this one also reads another sequence" if "cross" in getattr(trace, "streams", ()) else ""
+    return "and this one also reads another sequence" if "cross" in getattr(trace, "stacks", ()) else ""
 
 
 LOGIT_NEEDS = (
@@ -59,7 +59,7 @@ class Asked:
     """Logits, or differences of two.
 
     Attributes:
-        stream: The stream that the head reads.
+        stack: The stack that the head reads.
         targets: The targets.
         places: Where each is among the logits.
         foil: What they are contrasted with, or None.
@@ -68,7 +68,7 @@ class Asked:
         several: Whether a list was asked for.
     """
 
-    stream: str
+    stack: str
     targets: tuple[Target, ...]
     places: tuple[Place, ...]
     foil: Target | None
@@ -122,25 +122,25 @@ class Wanted(Asked):
 
 
 def wanted_logits(
-    trace: TraceLike, target: Any, foil: Any, *, method: str, stream: str | None, value_bias: bool
+    trace: TraceLike, target: Any, foil: Any, *, method: str, stack: str | None, value_bias: bool
 ) -> Wanted:
     """Return the logits that are meant, with their parts. Runs the model once, unless its blocks are known.
 
     Raises:
         ValueError, TypeError, IndexError: see `asked_logits`.
     """
-    asked = asked_logits(trace, target, foil, method=method, stream=stream)
+    asked = asked_logits(trace, target, foil, method=method, stack=stack)
     from attnwidgets.tracing.algebra.logit_parts import logit_parts
 
     everything = [*asked.places, *asked.foils]
     traced = cast("Trace", trace)
-    several = logit_parts(traced, asked.stream, everything, method, value_bias=value_bias)
+    several = logit_parts(traced, asked.stack, everything, method, value_bias=value_bias)
     parts = several[: len(asked.places)]
     parts = parts - several[len(asked.places) :] if asked.foils else parts
     return Wanted(**vars(asked), parts=parts)
 
 
-def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, stream: str | None) -> Asked:
+def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, stack: str | None) -> Asked:
     """Return the logits that are meant.
 
     Raises:
@@ -158,15 +158,15 @@ def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, strea
             "aw.value_zeroing(trace)."
         )
         raise ValueError(message)
-    if "cross" in trace.streams:
+    if "cross" in trace.stacks:
         message = (
             f"{method} is of models whose tokens read each other only, and {trace.model_id or 'this'} also "
             "reads another sequence. Relevance and gradients explain its logits; aw.value_zeroing(trace, "
-            'stream="cross") and aw.attention(trace, stream="cross") are maps of what it reads.'
+            'stack="cross") and aw.attention(trace, stack="cross") are maps of what it reads.'
         )
         raise ValueError(message)
-    stream = own_stream(trace, stream, method)
-    query, key = trace.axes(stream)
+    stack = own_stack(trace, stack, method)
+    query, key = trace.axes(stack)
     if len(query) != len(key):
         message = (
             f"{method} follows tokens, and {len(key) - len(query)} of the {len(key)} keys here are none (a "
@@ -194,7 +194,7 @@ def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, strea
     for number, place in enumerate(foils):
         scores[number] -= _score(traced, place)
     several = isinstance(target, (list, tuple))
-    return Asked(stream, targets, places, against, foils, tuple(scores), several)
+    return Asked(stack, targets, places, against, foils, tuple(scores), several)
 
 
 def _place(target: Target) -> Place:
@@ -218,7 +218,7 @@ def logit_result(
 ) -> dict[str, Any]:
     """Return what attributions to logits carry: the arguments that `Attributions` and their map share."""
     notes = (*wanted.notes, CURVED if wanted.parts.curved else "")
-    common = carried(trace, wanted.stream, method, paper=paper, options=options, notes=notes)
+    common = provenance_of(trace, wanted.stack, method, paper=paper, options=options, notes=notes)
     common["provenance"] |= {"title": title, "parts": wanted.summary()}
     return common
 

@@ -14,15 +14,15 @@ from attnwidgets._selecting import pick
 from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
-    described_stream,
-    own_stream,
+    described_stack,
+    own_stack,
     require_choice,
 )
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.arrays import as_floats
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried
+from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ def mixing_ratio(
     trace: TraceLike,
     variant: Variant = "res_ln",
     *,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> Attributions:
     """How much of every token comes from other tokens, in every layer: 0 keeps itself, 1 is all others.
@@ -57,7 +57,7 @@ def mixing_ratio(
     Args:
         trace: What `aw.trace` returned.
         variant: "res_ln" as published; "attn", "res" or "enc".
-        stream: Which stream of a model with several. In "cross" the others are the tokens of the other
+        stack: Which stack of a model with several. In "cross" the others are the tokens of the other
             sequence, and what a token keeps is its residual connection (nothing at all with "attn").
             "enc" is of blocks that read one sequence only.
         layers: Some layers by number; all by default.
@@ -72,28 +72,28 @@ def mixing_ratio(
     """
     require_choice("variant", variant, VARIANTS)
     if variant == "enc":
-        stream = own_stream(trace, stream, "mixing_ratio", what="variant 'enc'")
+        stack = own_stack(trace, stack, "mixing_ratio", what="variant 'enc'")
     else:
-        stream = described_stream(trace, stream, "mixing_ratio")
+        stack = described_stack(trace, stack, "mixing_ratio")
     import torch
 
     from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
     from attnwidgets.tracing.algebra.contributions import parts_of
 
-    numbers = tuple(range(trace.n_layers(stream)))
+    numbers = tuple(range(trace.n_layers(stack)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
     rows = []
     with torch.no_grad():
         for layer in chosen:
-            parts = parts_of(block_of(trace, layer, stream, "mixing_ratio"), variant)
+            parts = parts_of(block_of(trace, layer, stack, "mixing_ratio"), variant)
             own = parts.kept()
             others = (parts.total() - own).norm(dim=-1)
             whole = others + own.norm(dim=-1)
             rows.append(as_floats(others / whole.masked_fill(whole == 0, 1.0)))
-    query = trace.axes(stream)[0]
-    common = carried(trace, stream, "mixing_ratio", paper=PAPER, options={"variant": variant})
+    query = trace.axes(stack)[0]
+    common = provenance_of(trace, stack, "mixing_ratio", paper=PAPER, options={"variant": variant})
     common["provenance"]["title"] = f"mixing ratio ({TITLES[variant]})"
-    if variant in ("res_ln", "enc") and not norms_last(trace, stream, "mixing_ratio"):
+    if variant in ("res_ln", "enc") and not norms_last(trace, stack, "mixing_ratio"):
         common["warning"] = "; ".join(note for note in (common["warning"], NO_NORM_AFTER) if note)
     return Attributions(
         np.stack(rows),

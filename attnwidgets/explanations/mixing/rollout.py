@@ -46,7 +46,7 @@ _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normal
 @method(
     "rollout",
     paper=PAPER,
-    needs="recorded attention, or any map of a stream that attends to itself",
+    needs="recorded attention, or any map of a stack that attends to itself",
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one matrix product a layer",
     takes=followed_through,
@@ -61,7 +61,7 @@ def rollout(
     residual: Literal["mix", "add"] | None = "mix",
     order: Literal["output_first", "input_first"] = "output_first",
     discard: Discard = None,
-    stream: str | None = None,
+    stack: str | None = None,
 ) -> MixingMap:
     """Attention followed through the layers: what share of every input token is in a token of layer l.
 
@@ -75,7 +75,7 @@ def rollout(
     number, and the result says so.
 
     Args:
-        trace: A trace, or any map of a stream that attends to itself (norms, ALTI, value zeroing, ...).
+        trace: A trace, or any map of a stack that attends to itself (norms, ALTI, value zeroing, ...).
         residual_weight: Share of the residual connection, 0 to 1. Used by residual="mix".
         start_layer: Number of the layer to start from; the layers before it are left out.
         head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
@@ -91,7 +91,7 @@ def rollout(
             divided by their sums after that (where `normalize` is on), so that what rested on them goes to
             all that is left, the residual included. A row with nothing left is its own token alone; without a
             residual, zero.
-        stream: Which stream of an encoder-decoder trace; "cross" is refused.
+        stack: Which stack of an encoder-decoder trace; "cross" is refused.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
@@ -100,12 +100,12 @@ def rollout(
 
     Raises:
         ValueError: For a map from one sequence to another, a signed map that should be normalised, an
-            option out of its range, a `discard` that leaves nothing or names nothing, or a stream given with
+            option out of its range, a `discard` that leaves nothing or names nothing, or a stack given with
             a map.
         IndexError: Where there is no such layer or position.
     """
     _check_options(residual_weight, residual, order)
-    source = followed(trace, "rollout", stream)
+    source = followed(trace, "rollout", stack)
     if normalize and source.known("signed"):
         raise ValueError(_SIGNED)
     layers = _layers_from(source.layers, start_layer)

@@ -17,7 +17,12 @@ from attnwidgets.explanations.registry.memory_estimates import measured_on_block
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.joint_units import unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import TraceLike, carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import (
+    TraceLike,
+    provenance_of,
+    require_trace,
+    resolve_stack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +59,7 @@ def value_zeroing(
     distance: Literal["cosine", "euclidean", "cosine_5_decimals"] = "cosine",
     reduce: Literal["mean", "max"] = "mean",
     normalize: bool = True,
-    stream: str | None = None,
+    stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
     final_norm: bool = False,
     chunk_size: int | None = None,
@@ -87,7 +92,7 @@ def value_zeroing(
             are normalised.
         normalize: Whether rows are divided by their sums. A row in which nothing moves the output by more
             than rounding stays zero.
-        stream: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise. Each
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise. Each
             zeroes values in its own attention only, and compares the outputs of the whole block.
         layers: Some layers by number; all by default.
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
@@ -102,7 +107,7 @@ def value_zeroing(
 
     Raises:
         UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError).
-        ValueError: For an unknown stream, unit, distance or reduction, a chunk_size below 1, `final_norm` in
+        ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
             a model without one, or NaN inside the model (the message names the first layer).
         IndexError: Where the model has no such layer.
     """
@@ -112,9 +117,9 @@ def value_zeroing(
     if chunk_size is not None and chunk_size < 1:
         message = f"chunk_size must be at least 1, not {chunk_size}."
         raise ValueError(message)
-    stream = resolve_stream(trace, stream)
-    grid = unit_grid(trace, stream, unit)
-    numbers = tuple(range(trace.n_layers(stream)))
+    stack = resolve_stack(trace, stack)
+    grid = unit_grid(trace, stack, unit)
+    numbers = tuple(range(trace.n_layers(stack)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
 
     import torch
@@ -122,14 +127,14 @@ def value_zeroing(
     from attnwidgets.tracing.algebra.finish_block import resume
     from attnwidgets.tracing.block_replay import captured
 
-    blocks = captured(trace, stream, "value_zeroing")
+    blocks = captured(trace, stack, "value_zeroing")
     normed = final_norm and numbers[-1] in chosen
     if normed:
         blocks.after_final_norm(blocks.layers[-1].output[:, :1])
 
     def layer_of(number: int) -> NDArray[np.floating]:
         after = blocks.after_final_norm if normed and number == numbers[-1] else None
-        resumed = resume(trace, number, stream)
+        resumed = resume(trace, number, stack)
         with torch.no_grad():
             raw, floor = _distances(
                 blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed
@@ -149,7 +154,7 @@ def value_zeroing(
         causal=grid.causal,
         stochastic=normalize,
         runs_model=True,
-        **carried(trace, stream, "value_zeroing", paper=PAPER, options=options),
+        **provenance_of(trace, stack, "value_zeroing", paper=PAPER, options=options),
     )
 
 

@@ -18,7 +18,7 @@ _DOUBLE = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a trace's stream, or of a map.
+    """The sizes of a trace's stack, or of a map.
 
     Attributes:
         layers: How many layers there are.
@@ -51,24 +51,24 @@ Takes = Callable[[Sizes], float]
 """Takes the sizes; returns about how many bytes a method holds at once beyond what the trace does."""
 
 
-def sizes_of(explained: Any, stream: str | None = None) -> Sizes | None:
+def sizes_of(explained: Any, stack: str | None = None) -> Sizes | None:
     """Return the sizes of what a method is given; None where it is neither a map nor a trace of attention."""
     if is_map(explained):
         queries, keys = explained.shape[-2:]
         size = np.dtype(explained.dtype).itemsize
         return Sizes(len(explained.layers), len(explained.heads or (0,)), queries, keys, size)
-    table = getattr(explained, "stream_table", {})
-    stream = getattr(explained, "default_stream", None) if stream is None else stream
-    if stream not in table or not table[stream].layers:
+    table = getattr(explained, "stack_table", {})
+    stack = getattr(explained, "default_stack", None) if stack is None else stack
+    if stack not in table or not table[stack].layers:
         return None
-    query, key = explained.axes(stream)
+    query, key = explained.axes(stack)
     device = None
     if getattr(explained, "model", None) is not None:
         from attnwidgets.tracing.pass_memory import device_of
         from attnwidgets.tracing.recording.borrow import unwrap
 
         device = device_of(unwrap(explained.model))
-    layers, heads = explained.n_layers(stream), explained.n_heads(stream)
+    layers, heads = explained.n_layers(stack), explained.n_heads(stack)
     return Sizes(layers, heads, len(query), len(key), np.dtype(explained.dtype).itemsize, device)
 
 

@@ -80,11 +80,11 @@ class Method:
         """Return the options with their defaults; those without a default are left out (see `required`).
 
         Args:
-            trace: Where given, `stream` is the one that is meant by its default.
+            trace: Where given, `stack` is the one that is meant by its default.
         """
         defaults = {p.name: p.default for p in self._parameters() if p.default is not p.empty}
-        if trace is not None and "stream" in defaults and defaults["stream"] is None:
-            defaults["stream"] = default_stream(trace)
+        if trace is not None and "stack" in defaults and defaults["stack"] is None:
+            defaults["stack"] = default_stack(trace)
         return defaults
 
     @property
@@ -96,46 +96,46 @@ class Method:
         found = list(inspect.signature(self.function).parameters.values())[1:]
         return [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
-    def memory(self, trace: Any, stream: str | None = None) -> float:
+    def memory(self, trace: Any, stack: str | None = None) -> float:
         """Return about how many bytes this method holds at once; 0 where it checks its own, or takes few.
 
         Args:
             trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
-            stream: Which stream; the trace's default otherwise.
+            stack: Which stack; the trace's default otherwise.
         """
-        sizes = sizes_of(trace, stream)
+        sizes = sizes_of(trace, stack)
         return 0.0 if self.takes is None or sizes is None else float(self.takes(sizes))
 
     @contextmanager
-    def in_room(self, trace: Any, stream: str | None, *, force: bool) -> Iterator[None]:
+    def in_room(self, trace: Any, stack: str | None, *, force: bool) -> Iterator[None]:
         """Raise ValueError with what to do where this method has no room, before it runs or when it fails.
 
         Within `force`, nothing that it runs is refused for its memory.
         """
-        sizes = sizes_of(trace, stream)
+        sizes = sizes_of(trace, stack)
         where = "" if sizes is None else f" over {sizes.keys:,} tokens"
         device = None if sizes is None else sizes.device
         remedy = "Take a shorter text, or a device with more memory"
-        with forced(force), room_for(f"{self.name}{where}", self.memory(trace, stream), device, remedy):
+        with forced(force), room_for(f"{self.name}{where}", self.memory(trace, stack), device, remedy):
             yield
 
-    def refusal(self, trace: Any, stream: str | None = None) -> str:
+    def refusal(self, trace: Any, stack: str | None = None) -> str:
         """Return "" where this method can serve a trace, else the first reason against it, in words.
 
         The model is not run: what only a run can tell is the method's own error when it is called.
 
         Args:
             trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
-            stream: Which stream; the trace's default otherwise.
+            stack: Which stack; the trace's default otherwise.
         """
-        stream = default_stream(trace) if stream is None else stream
-        reasons = (need.refusal(trace, stream) for need in self.requirements)
+        stack = default_stack(trace) if stack is None else stack
+        reasons = (need.refusal(trace, stack) for need in self.requirements)
         return next((reason for reason in reasons if reason), "")
 
 
-def default_stream(trace: Any) -> str:
-    """Return the stream that is meant by default, of a trace or an explanation."""
-    return str(getattr(trace, "default_stream", None) or getattr(trace, "stream", "self"))
+def default_stack(trace: Any) -> str:
+    """Return the stack that is meant by default, of a trace or an explanation."""
+    return str(getattr(trace, "default_stack", None) or getattr(trace, "stack", "self"))
 
 
 _HOMES = ("attnwidgets.explanations.mixing", "attnwidgets.explanations.attribution")  # a method a file
@@ -174,8 +174,8 @@ def method(
             own = "force" in inspect.signature(function).parameters
             force = bool(kwargs.get("force") if own else kwargs.pop("force", False))
             require_known(name, function, kwargs)
-            trace, stream = args[0] if args else kwargs.get("trace"), kwargs.get("stream")
-            with entry.in_room(trace, stream if isinstance(stream, str) else None, force=force):
+            trace, stack = args[0] if args else kwargs.get("trace"), kwargs.get("stack")
+            with entry.in_room(trace, stack if isinstance(stack, str) else None, force=force):
                 return function(*args, **kwargs)
 
         other = _METHODS.get(name)
@@ -215,13 +215,13 @@ def remove(name: str) -> None:
         del _METHODS[name]
 
 
-def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
+def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
     """Return every method by name, with what it needs and returns; shown as a table.
 
     Args:
         trace: Where given, the table also says which methods serve it, what stands against the others, and
             how much memory they take.
-        stream: Which stream of `trace`; its default otherwise.
+        stack: Which stack of `trace`; its default otherwise.
     """
     for name in _HOMES:
         package = importlib.import_module(name)
@@ -232,8 +232,8 @@ def methods(trace: Any = None, *, stream: str | None = None) -> MethodTable:
         return MethodTable(found)
     return MethodTable(
         found,
-        {name: entry.refusal(trace, stream) for name, entry in found.items()},
-        {name: entry.memory(trace, stream) for name, entry in found.items()},
+        {name: entry.refusal(trace, stack) for name, entry in found.items()},
+        {name: entry.memory(trace, stack) for name, entry in found.items()},
     )
 
 

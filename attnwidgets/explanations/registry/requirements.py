@@ -11,7 +11,7 @@ from attnwidgets._errors import suggest
 if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.block_layout import Layout
 
-# (trace, stream) -> "" or what is missing, to be read after "needs ..., "
+# (trace, stack) -> "" or what is missing, to be read after "needs ..., "
 Check = Callable[[Any, str], str]
 
 
@@ -22,7 +22,7 @@ class Need:
     Attributes:
         name: What `@method(needs=...)` calls it.
         words: What a reader is told.
-        check: Takes a trace (or a map) and a stream; returns "" where it is met, else what stands against it
+        check: Takes a trace (or a map) and a stack; returns "" where it is met, else what stands against it
             in words that follow "needs ..., ". Cheap: it never runs the model.
     """
 
@@ -30,9 +30,9 @@ class Need:
     words: str
     check: Check
 
-    def refusal(self, trace: Any, stream: str) -> str:
+    def refusal(self, trace: Any, stack: str) -> str:
         """Return "" where a trace meets this, else the reason: "needs ..., and ..."."""
-        found = self.check(trace, stream)
+        found = self.check(trace, stack)
         return f"needs {self.words}, {found}" if found else ""
 
 
@@ -64,19 +64,19 @@ def at_most(limit: int, what: str, count: Callable[[Any, str], int]) -> Need:
     Args:
         limit: The largest number taken.
         what: What is counted ("tokens").
-        count: Takes a trace and a stream, returns how many there are.
+        count: Takes a trace and a stack, returns how many there are.
     """
 
-    def check(trace: Any, stream: str) -> str:
-        found = count(trace, stream)
+    def check(trace: Any, stack: str) -> str:
+        found = count(trace, stack)
         return "" if found <= limit else f"and there are {found:,}: pass force=True in Python, or shorten it"
 
     return Need("size", f"at most {limit:,} {what}", check)
 
 
-def n_keys(trace: Any, stream: str) -> int:
-    """Return the number of keys of a stream, of a trace or a map."""
-    return int(trace.shape[-1]) if is_map(trace) else len(trace.axes(stream)[1])
+def n_keys(trace: Any, stack: str) -> int:
+    """Return the number of keys of a stack, of a trace or a map."""
+    return int(trace.shape[-1]) if is_map(trace) else len(trace.axes(stack)[1])
 
 
 def is_map(shown: Any) -> bool:
@@ -92,36 +92,36 @@ def _attention(trace: Any, _: str) -> str:
     return "and this is a map without its trace" if is_map(trace) else f"and this is a {type(trace).__name__}"
 
 
-def _attends_to_itself(trace: Any, stream: str) -> str:
-    query, key = (trace.query, trace.key) if is_map(trace) else trace.axes(stream)
+def _attends_to_itself(trace: Any, stack: str) -> str:
+    query, key = (trace.query, trace.key) if is_map(trace) else trace.axes(stack)
     same = query is key or query == key
-    return "" if stream != "cross" and same else f"and stream {stream!r} goes from one sequence to another"
+    return "" if stack != "cross" and same else f"and stack {stack!r} goes from one sequence to another"
 
 
-def _followed(trace: Any, stream: str) -> str:
-    return (not is_map(trace) and _attention(trace, stream)) or _attends_to_itself(trace, stream)
+def _followed(trace: Any, stack: str) -> str:
+    return (not is_map(trace) and _attention(trace, stack)) or _attends_to_itself(trace, stack)
 
 
-def _model(trace: Any, stream: str) -> str:
-    missing = _attention(trace, stream)
+def _model(trace: Any, stack: str) -> str:
+    missing = _attention(trace, stack)
     if missing:
         return missing
     return "" if getattr(trace, "model", None) is not None else "and these numbers were given without one"
 
 
-def _recorded_model(trace: Any, stream: str) -> str:
-    missing = _model(trace, stream)
+def _recorded_model(trace: Any, stack: str) -> str:
+    missing = _model(trace, stack)
     if missing:
         return missing
     from attnwidgets.tracing.trace import RecordedLayer
 
-    if all(isinstance(layer, RecordedLayer) for layer in trace.stream_table[stream].layers):
+    if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
         return ""
     return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
 
 
-def _blocks(trace: Any, stream: str) -> str:
-    missing = _recorded_model(trace, stream)
+def _blocks(trace: Any, stack: str) -> str:
+    missing = _recorded_model(trace, stack)
     if missing:
         return missing
     from attnwidgets.tracing.algebra.block_runs import owner
@@ -129,7 +129,7 @@ def _blocks(trace: Any, stream: str) -> str:
     from attnwidgets.tracing.recording.borrow import unwrap
 
     model = unwrap(trace.model)
-    for name in dict.fromkeys(layer.call.name for layer in trace.stream_table[stream].layers):
+    for name in dict.fromkeys(layer.call.name for layer in trace.stack_table[stack].layers):
         fits = list(fitting(model, name))
         if not fits:
             return f"and no description fits {owner(model, name)}"
@@ -146,23 +146,23 @@ def _attentions(layout: Layout) -> set[str]:
 
 def _called_in(trace: Any, block: str) -> set[str]:
     """Return the modules of a block that attended in a trace, by their path in it."""
-    names = {layer.call.name for stream in trace.stream_table.values() for layer in stream.layers}
+    names = {layer.call.name for stack in trace.stack_table.values() for layer in stack.layers}
     return {name[len(block) :].lstrip(".") for name in names if name.startswith(f"{block}." if block else "")}
 
 
-def _own_blocks(trace: Any, stream: str) -> str:
-    missing = _blocks(trace, stream) or _attends_to_itself(trace, stream)
-    if missing or not (stream == "decoder" and "cross" in trace.streams):
+def _own_blocks(trace: Any, stack: str) -> str:
+    missing = _blocks(trace, stack) or _attends_to_itself(trace, stack)
+    if missing or not (stack == "decoder" and "cross" in trace.stacks):
         return missing
-    return "and the blocks of stream 'decoder' also read another sequence"
+    return "and the blocks of stack 'decoder' also read another sequence"
 
 
-def _own_tokens(_: Any, stream: str) -> str:
-    return "and those of stream 'cross' are another's" if stream == "cross" else ""
+def _own_tokens(_: Any, stack: str) -> str:
+    return "and those of stack 'cross' are another's" if stack == "cross" else ""
 
 
-def _target(trace: Any, stream: str) -> str:
-    missing = _model(trace, stream)
+def _target(trace: Any, stack: str) -> str:
+    missing = _model(trace, stack)
     if missing:
         return missing
     name = type(trace.model).__name__
@@ -173,15 +173,15 @@ def _target(trace: Any, stream: str) -> str:
     return ""
 
 
-def _logits(trace: Any, stream: str) -> str:
-    missing = _model(trace, stream)
+def _logits(trace: Any, stack: str) -> str:
+    missing = _model(trace, stack)
     if missing:
         return missing
     return "" if trace.logits is not None else f"and {type(trace.model).__name__} has none"
 
 
-def _next_token(trace: Any, stream: str) -> str:
-    missing = _logits(trace, stream)
+def _next_token(trace: Any, stack: str) -> str:
+    missing = _logits(trace, stack)
     if missing:
         return missing
     said = trace.predictions_title
@@ -192,13 +192,13 @@ NEEDS = {
     need.name: need
     for need in (
         Need("attention", "recorded attention", _attention),
-        Need("map", "recorded attention, or any map of a stream that attends to itself", _followed),
-        Need("itself", "a stream that attends to itself", _attends_to_itself),
+        Need("map", "recorded attention, or any map of a stack that attends to itself", _followed),
+        Need("itself", "a stack that attends to itself", _attends_to_itself),
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
-        Need("own tokens", "a stream with tokens of its own", _own_tokens),
+        Need("own tokens", "a stack with tokens of its own", _own_tokens),
         Need("logits", "a model with a head", _logits),
         Need("target", "a target", _target),
         Need("next token", "a decoder that predicts the next token", _next_token),

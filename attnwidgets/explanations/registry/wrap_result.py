@@ -17,14 +17,14 @@ SHAPES = "[layer, head, query, key], [layer, query, key], [query, key] and [sour
 MAP, LAYERS, MATRIX, VECTOR = 4, 3, 2, 1
 
 
-def as_explanation(returned: Any, trace: Any, stream: str, common: dict[str, Any]) -> Explanation:
+def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]) -> Explanation:
     """Return what a function returned as an explanation of its trace.
 
     Args:
         returned: Numbers (numpy, torch, lists; a list may hold one array a layer) in one of `SHAPES`, or a
             MixingMap or Attributions. [query, key] is numbered as the last layer.
         trace: What it explains.
-        stream: Which stream.
+        stack: Which stack.
         common: What `carried` returns for the method.
 
     Raises:
@@ -38,8 +38,8 @@ def as_explanation(returned: Any, trace: Any, stream: str, common: dict[str, Any
         message = f"{name} returned None; is there a `return` at its end?"
         raise TypeError(message)
     array = _numbers(returned, name)
-    query, key = trace.axes(stream)
-    layers, heads = trace.n_layers(stream), trace.n_heads(stream)
+    query, key = trace.axes(stack)
+    layers, heads = trace.n_layers(stack), trace.n_heads(stack)
     unit = next(unit for unit in query.units if unit in key.units)
     matrix = (len(query), len(key))
     taken = {
@@ -86,7 +86,7 @@ def _renamed(found: MixingMap | Attributions, common: dict[str, Any]) -> Explana
     history = common["provenance"] | {"source": found.provenance, "steps": list(found.steps)}
     notes = [note for both in (found.warning, common["warning"]) for note in both.split("; ") if note]
     warning = "; ".join(dict.fromkeys(notes))
-    kept = common | {"provenance": history, "stream": found.stream, "warning": warning}
+    kept = common | {"provenance": history, "stack": found.stack, "warning": warning}
     if isinstance(found, Attributions):
         names = ("axis", "target", "foil", "residual", "map", "unit")
         return Attributions(found.values, **{name: getattr(found, name) for name in names}, **kept)

@@ -49,7 +49,8 @@ class _Layers(TypedDict, total=False):
 
     method: str
     unit: str
-    stream: str
+    stack: str
+    stream: str  # what `stack` was called in files saved before it had this name
     trace_id: str
     warning: str
     dtype: str | None

@@ -49,7 +49,7 @@ class Attributions(Explanation):
             after it (what a language model generates): one number, or one for each target. What lies beyond
             is 0, and no view paints it.
         unit: The unit of the axis.
-        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        method, stack, provenance, trace_id, warning, predictions: see `Explanation`.
 
     Raises:
         ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.

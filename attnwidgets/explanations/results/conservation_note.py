@@ -23,7 +23,7 @@ def sums_of(attributions: Attributions) -> list[str]:
     totals, rests = _sums(attributions)
     lines = [
         _line(float(total), float(rest), other, attributions)
-        for total, rest, other in zip(totals, rests, _other_stream(attributions, totals), strict=True)
+        for total, rest, other in zip(totals, rests, _other_stack(attributions, totals), strict=True)
     ]
     parts: Any = about.get("parts")
     if len(lines) == 1 and hasattr(parts, "items"):
@@ -63,10 +63,10 @@ def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.f
     return totals, np.broadcast_to(np.asarray(attributions.residual, dtype=np.float64), totals.shape)
 
 
-def _other_stream(attributions: Attributions, totals: NDArray[np.float64]) -> list[float | None]:
-    """Return what the other stream of an encoder-decoder holds of every target; None: not known."""
+def _other_stack(attributions: Attributions, totals: NDArray[np.float64]) -> list[float | None]:
+    """Return what the other stack of an encoder-decoder holds of every target; None: not known."""
     summed = (attributions.provenance.get("conservation") or {}).get("sum")
-    if attributions.stream not in ("encoder", "decoder") or summed is None:
+    if attributions.stack not in ("encoder", "decoder") or summed is None:
         return [0.0] * len(totals)
     if len(summed) != len(totals):  # a choice of the targets, or several explanations side by side
         return [None] * len(totals)
@@ -89,7 +89,7 @@ def _line(total: float, rest: float, other: float | None, attributions: Attribut
         return f"sums to the {what}, {_number(total + rest)} (missing {_number(rest, 1)})"
     terms = [(total, tokens), (rest, lacking)]
     if other:
-        terms.insert(1, (other, "the other stream's tokens"))
+        terms.insert(1, (other, "the other stack's tokens"))
     written = f"{_number(total)} ({tokens})" + "".join(
         f" {'−' if value < 0 else '+'} {_number(abs(value))} ({name})" for value, name in terms[1:]
     )

@@ -1,4 +1,4 @@
-"""ContributionGraph: of what every state of a stream is made, head by head, and routes to a token."""
+"""ContributionGraph: of what every state of a stack is made, head by head, and routes to a token."""
 
 from __future__ import annotations
 

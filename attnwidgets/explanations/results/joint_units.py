@@ -61,13 +61,13 @@ def _single(spans: tuple[tuple[int, ...], ...]) -> bool:
     return all(span == (token,) for token, span in enumerate(spans))
 
 
-def unit_grid(trace: TraceLike, stream: str, unit: str | Unit | tuple[Unit, Unit] | None) -> Grid:
-    """Return a stream's rows and columns in the unit that is meant; None for tokens.
+def unit_grid(trace: TraceLike, stack: str, unit: str | Unit | tuple[Unit, Unit] | None) -> Grid:
+    """Return a stack's rows and columns in the unit that is meant; None for tokens.
 
     Raises:
         ValueError: Where there is no such unit, or it does not divide the tokens.
     """
-    query, key = trace.axes(stream)
+    query, key = trace.axes(stack)
     if unit is None:
         name = next(iter(query.units))
     elif isinstance(unit, str):
@@ -78,7 +78,7 @@ def unit_grid(trace: TraceLike, stream: str, unit: str | Unit | tuple[Unit, Unit
             raise ValueError(message)
     else:
         query, key, name = _with_units(query, key, unit if isinstance(unit, tuple) else (unit, unit))
-    causal = trace.is_causal(stream) and keeps_order(query.units[name], key.units[name])
+    causal = trace.is_causal(stack) and keeps_order(query.units[name], key.units[name])
     return Grid(query, key, name, causal)
 
 

@@ -28,7 +28,7 @@ _LARGE = 2**25  # bytes of a layer that is gone through in blocks rather than ke
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
 
 
-class Layered(Explanation):
+class LazyLayers(Explanation):
     """Layers [head?, query, key] by their original numbers, computed once, safe in threads.
 
     Attributes:
@@ -53,7 +53,7 @@ class Layered(Explanation):
     _cache: dict[int, Array]
     _keep: bool
     _facts: dict[str, bool]
-    _base: Layered | None
+    _base: LazyLayers | None
     _done: set[int]
 
     def _setup(
@@ -72,7 +72,7 @@ class Layered(Explanation):
         runs_model: bool = False,
         on_demand: bool = False,
         rows: RowFunction | None = None,
-        base: Layered | None = None,
+        base: LazyLayers | None = None,
         **common: Any,
     ) -> None:
         key = query if key is None else key

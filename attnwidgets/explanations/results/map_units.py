@@ -18,7 +18,7 @@ from attnwidgets.explanations.results.aggregation import (
     regroup,
     token_counts,
 )
-from attnwidgets.explanations.results.lazy_layers import Layered
+from attnwidgets.explanations.results.lazy_layers import LazyLayers
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.text.units import Unit
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Given: TypeAlias = Unit | Spans
 
 
-class ReadByUnits(Layered):
+class ReadByUnits(LazyLayers):
     """Layers whose rows and columns can be put together: what a MixingMap is in any unit."""
 
     @property

@@ -40,7 +40,7 @@ class MixingMap(ReadByUnits):
         causal: Whether no query sees a later key; read from the numbers by default.
         stochastic: Whether rows sum to one; read from the first layer by default.
         signed: Whether values may be negative; read from the numbers by default (by `lazy`: no).
-        method, stream, provenance, trace_id, warning, predictions: see `Explanation`.
+        method, stack, provenance, trace_id, warning, predictions: see `Explanation`.
 
     Raises:
         ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
@@ -138,7 +138,7 @@ class MixingMap(ReadByUnits):
             row_fn: Where rows can be computed alone: takes an original layer number, original head numbers
                 (None: all) and numbers of queries, returns [head, query, key] of them.
             method: Name of the method.
-            **common: stream, provenance, trace_id, warning, predictions: see `Explanation`.
+            **common: stack, provenance, trace_id, warning, predictions: see `Explanation`.
         """
         self = cls.__new__(cls)
         self._setup(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.explanation import Predictions
+from attnwidgets.explanations.explanation import Outcomes
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis
@@ -41,13 +41,13 @@ class TraceLike(Protocol):
         ...
 
     @property
-    def streams(self) -> tuple[str, ...]:
+    def stacks(self) -> tuple[str, ...]:
         """("self",) or ("encoder", "decoder", "cross")."""
         ...
 
     @property
-    def default_stream(self) -> str:
-        """The stream that is meant where none is named."""
+    def default_stack(self) -> str:
+        """The stack that is meant where none is named."""
         ...
 
     @property
@@ -59,35 +59,35 @@ class TraceLike(Protocol):
         """Return the most probable outcomes (label, probability, id)."""
         ...
 
-    def n_layers(self, stream: str) -> int:
+    def n_layers(self, stack: str) -> int:
         """Return the number of layers."""
         ...
 
-    def n_heads(self, stream: str) -> Any:
+    def n_heads(self, stack: str) -> Any:
         """Return the number of heads; a sequence of them where layers differ."""
         ...
 
-    def axes(self, stream: str) -> tuple[TokenAxis, TokenAxis]:
+    def axes(self, stack: str) -> tuple[TokenAxis, TokenAxis]:
         """Return the axes of queries and keys."""
         ...
 
-    def attention_layer(self, layer: int, stream: str) -> Any:
+    def attention_layer(self, layer: int, stack: str) -> Any:
         """Return attention [head, query, key] in `dtype`; never runs the model."""
         ...
 
-    def attention_rows(self, layer: int, heads: Any, queries: Any, stream: str) -> Any:
+    def attention_rows(self, layer: int, heads: Any, queries: Any, stack: str) -> Any:
         """Return attention of some heads and queries [head, query, key] in `dtype`, without its layer."""
         ...
 
-    def rows_sum_to_one(self, stream: str) -> bool | None:
+    def rows_sum_to_one(self, stack: str) -> bool | None:
         """Return True where rows are known to sum to one; None where only the numbers can tell."""
         ...
 
-    def is_causal(self, stream: str) -> bool:
+    def is_causal(self, stack: str) -> bool:
         """Return whether no query sees a later key."""
         ...
 
-    def is_signed(self, stream: str) -> bool:
+    def is_signed(self, stack: str) -> bool:
         """Return whether a weight may be negative."""
         ...
 
@@ -108,26 +108,26 @@ def require_trace(trace: Any, function: str) -> None:
     raise TypeError(message)
 
 
-def resolve_stream(trace: TraceLike, stream: str | None) -> str:
-    """Return the stream that is meant.
+def resolve_stack(trace: TraceLike, stack: str | None) -> str:
+    """Return the stack that is meant.
 
     Raises:
-        ValueError: Where the trace has no such stream; the message lists them.
+        ValueError: Where the trace has no such stack; the message lists them.
     """
-    if stream is None:
-        return trace.default_stream
-    if stream not in trace.streams:
-        names = ", ".join(repr(name) for name in trace.streams)
+    if stack is None:
+        return trace.default_stack
+    if stack not in trace.stacks:
+        names = ", ".join(repr(name) for name in trace.stacks)
         message = (
-            f"stream {stream!r} is not in this trace, which has {names}.{suggest(str(stream), trace.streams)}"
+            f"stack {stack!r} is not in this trace, which has {names}.{suggest(str(stack), trace.stacks)}"
         )
         raise ValueError(message)
-    return stream
+    return stack
 
 
-def carried(
+def provenance_of(
     trace: TraceLike,
-    stream: str,
+    stack: str,
     method: str,
     *,
     paper: str,
@@ -138,27 +138,27 @@ def carried(
 
     Args:
         trace: What is explained.
-        stream: The stream that is meant.
+        stack: The stack that is meant.
         method: The method's name.
         paper: The method's paper.
         options: The method's options.
         notes: What else a reader must know, beside the trace's own warning; "" is left out.
     """
     title = trace.predictions_title
-    words = trace.axes(stream)[1].units.get("word")
+    words = trace.axes(stack)[1].units.get("word")
     return {
         "method": method,
-        "stream": stream,
+        "stack": stack,
         "trace_id": trace.id,
         "warning": "; ".join(dict.fromkeys(filter(None, (trace.warning, *notes)))),
         "dtype": trace.dtype,
-        "predictions": Predictions.of(title, trace.predictions()) if title else None,
+        "predictions": Outcomes.of(title, trace.predictions()) if title else None,
         "provenance": {
             "method": method,
             "options": dict(options or {}),
             "model": trace.model_id,
             "text": trace.text,
-            "stream": stream,
+            "stack": stack,
             **({"words": words.rule} if words is not None and words.rule else {}),
             "paper": paper,
             "steps": [],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.results.lazy_layers import Layered
+    from attnwidgets.explanations.results.lazy_layers import LazyLayers
     from attnwidgets.tracing.text.units import Unit
 
 Scheme = Literal["row", "column_mean", "column_sum", "column_max", "row_sum", "row_mean", "row_max"]
@@ -53,7 +53,7 @@ class Vector:
     step: str
 
 
-def chosen(source: Layered, how: Scheme, query: int | str | None, *, diagonal: bool) -> Vector:
+def chosen(source: LazyLayers, how: Scheme, query: int | str | None, *, diagonal: bool) -> Vector:
     """Return the scheme named `how`; see `MixingMap.to_attributions`."""
     if how == "row":
         return row(source, query, diagonal=diagonal)
@@ -67,7 +67,7 @@ def chosen(source: Layered, how: Scheme, query: int | str | None, *, diagonal: b
     return reduced(source, *REDUCED[how], diagonal=diagonal)
 
 
-def row(source: Layered, query: int | str | None, *, diagonal: bool) -> Vector:
+def row(source: LazyLayers, query: int | str | None, *, diagonal: bool) -> Vector:
     """Return how to read one query's row.
 
     Raises:
@@ -88,7 +88,7 @@ def row(source: Layered, query: int | str | None, *, diagonal: bool) -> Vector:
     return Vector("key", read, f"row of {source.query_labels[place]!r}{without} (query {place})")
 
 
-def reduced(source: Layered, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool) -> Vector:
+def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool) -> Vector:
     """Return how to reduce queries (a value a key is left) or keys (a value a query).
 
     Raises:
@@ -124,10 +124,10 @@ def _without_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return kept
 
 
-def _require_diagonal(source: Layered) -> None:
-    if source.query_labels != source.key_labels or source.stream == "cross":
+def _require_diagonal(source: LazyLayers) -> None:
+    if source.query_labels != source.key_labels or source.stack == "cross":
         message = (
-            "diagonal=False needs a map of a stream that attends to itself; this one goes from "
+            "diagonal=False needs a map of a stack that attends to itself; this one goes from "
             f"{len(source.query_labels)} queries to {len(source.key_labels)} keys of another sequence."
         )
         raise ValueError(message)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class NamedTarget:
     """A target that is named before the trace is known: what `token`, `label`, `span` ... return."""
 
     kind: Literal["token", "label", "span", "norm", "dot", "function"]
@@ -40,7 +40,7 @@ class Request:
     name: str = ""
 
 
-def token(token: str | int, *, position: int | None = None) -> Request:
+def token(token: str | int, *, position: int | None = None) -> NamedTarget:
     """Return the logit of a token, as a target.
 
     Args:
@@ -49,39 +49,39 @@ def token(token: str | int, *, position: int | None = None) -> Request:
             result's `warning` names it, with both probabilities.
         position: Row of the logits that is read; by default the last one (the next token), or the first mask.
     """
-    return Request("token", token, position)
+    return NamedTarget("token", token, position)
 
 
-def label(name: str | int) -> Request:
+def label(name: str | int) -> NamedTarget:
     """Return the logit of a class, by its name in the model's `id2label` or by its index, as a target."""
-    return Request("label", name)
+    return NamedTarget("label", name)
 
 
-def span(start: int, stop: int) -> Request:
+def span(start: int, stop: int) -> NamedTarget:
     """Return the log-probability of the tokens from `start` up to, not with, `stop`, as a target.
 
     That is the sum over the span of log p(token | tokens before it): of a language model that predicts the
     next token, or of the decoder of an encoder-decoder, whose tokens are then counted.
     """
-    return Request("span", (start, stop))
+    return NamedTarget("span", (start, stop))
 
 
-def embedding_norm(position: int | None = None) -> Request:
+def embedding_norm(position: int | None = None) -> NamedTarget:
     """Return the length of a token's last hidden state, as a target; None: of the mean over tokens."""
-    return Request("norm", None, position)
+    return NamedTarget("norm", None, position)
 
 
-def embedding_dot(vector: Any, position: int | None = None) -> Request:
+def embedding_dot(vector: Any, position: int | None = None) -> NamedTarget:
     """Return the dot product of a token's last hidden state with `vector` [dim], as a target.
 
     Args:
         vector: [dim], of numbers.
         position: Which token; None: the mean over tokens.
     """
-    return Request("dot", vector, position)
+    return NamedTarget("dot", vector, position)
 
 
-def function(score: Callable[[Any], Tensor], name: str = "") -> Request:
+def function(score: Callable[[Any], Tensor], name: str = "") -> NamedTarget:
     """Return any function of the model's outputs, as a target.
 
     Args:
@@ -89,10 +89,10 @@ def function(score: Callable[[Any], Tensor], name: str = "") -> Request:
             function alone may be passed wherever a target is taken.
         name: What to call it.
     """
-    return Request("function", score, None, name or getattr(score, "__name__", "function"))
+    return NamedTarget("function", score, None, name or getattr(score, "__name__", "function"))
 
 
-def generated(trace: Trace) -> list[Request]:
+def generated(trace: Trace) -> list[NamedTarget]:
     """Return the logits of the generated tokens, each at the position that predicted it, as targets.
 
     One row for every token of the answer: `aw.lrp(trace, target=aw.targets.generated(trace))` is [target,
@@ -114,8 +114,8 @@ def generated(trace: Trace) -> list[Request]:
             "aw.trace(..., max_new_tokens=...) lets a model that generates go on."
         )
         raise ValueError(message)
-    stream = "decoder" if decoder is not None else trace.default_stream
-    count = len(trace.axes(stream)[0]) - start
+    stack = "decoder" if decoder is not None else trace.default_stack
+    count = len(trace.axes(stack)[0]) - start
     # Counted from the end: pictures and soundtracks may stand before the tokens.
     return [token(int(ids[-back]), position=len(logits) - back - 1) for back in range(count, 0, -1)]
 
@@ -165,14 +165,14 @@ def resolve_target(
     """
     if isinstance(target, Target):
         found = target
-    elif target is None or isinstance(target, Request):
+    elif target is None or isinstance(target, NamedTarget):
         found = _of_request(trace, target, name, method, like)
     elif isinstance(target, str) or (hasattr(target, "__index__") and not isinstance(target, bool)):
         value = target if isinstance(target, str) else int(target)
         kind: Literal["label", "token"] = (
             "label" if logits_of(trace, name, method).dim() == CLASSES else "token"
         )
-        found = _of_request(trace, Request(kind, value), name, method, like)
+        found = _of_request(trace, NamedTarget(kind, value), name, method, like)
     elif callable(target):
         found = _of_request(trace, function(target), name, method, like)
     else:
@@ -190,7 +190,9 @@ def resolve_target(
     return found
 
 
-def _of_request(trace: Trace, request: Request | None, name: str, method: str, like: Target | None) -> Target:
+def _of_request(
+    trace: Trace, request: NamedTarget | None, name: str, method: str, like: Target | None
+) -> Target:
     if request is None:
         return predicted(trace, name, method)
     if request.kind == "label":

@@ -275,7 +275,7 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
 
 def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int | None, name: str) -> Target:
     """Return the length of a last hidden state, or its dot product with `vector`, at a token or averaged."""
-    n_tokens = len(trace.axes(_last_stream(trace))[0])
+    n_tokens = len(trace.axes(_last_stack(trace))[0])
     if position is not None and not -n_tokens <= position < n_tokens:
         message = f"{name}: position {position} is out of range: the tokens are 0 to {n_tokens - 1}."
         raise IndexError(message)
@@ -329,8 +329,8 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
     return Target(label, "function", checked)
 
 
-def _last_stream(trace: Trace) -> str:
-    return "decoder" if "decoder" in trace.streams else trace.default_stream
+def _last_stack(trace: Trace) -> str:
+    return "decoder" if "decoder" in trace.stacks else trace.default_stack
 
 
 def last_hidden_state(outputs: Any) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TargetSet:
     """Targets to explain, each less its foil where there is one.
 
     Attributes:
@@ -55,7 +55,7 @@ class Asked:
             return found
         return [loss - _loss(foil, outputs) for loss, foil in zip(found, self.foils, strict=True)]
 
-    def single(self, method: str) -> Asked:
+    def single(self, method: str) -> TargetSet:
         """Return this, where one target is asked for.
 
         Raises:
@@ -66,27 +66,29 @@ class Asked:
             raise ValueError(message)
         return self
 
-    def parts(self, size: int) -> Iterator[Asked]:
+    def parts(self, size: int) -> Iterator[TargetSet]:
         """Yield this in parts of so many targets."""
         for first in range(0, len(self.targets), size):
             part = slice(first, first + size)
-            yield Asked(self.targets[part], None if self.foils is None else self.foils[part], several=True)
+            yield TargetSet(
+                self.targets[part], None if self.foils is None else self.foils[part], several=True
+            )
 
     def of(self, values: Any) -> Any:
         """Return [target, ...] as it is where several were asked for, else its only element."""
         return values if self.several else values[0]
 
-    def reach(self, trace: Trace, stream: str) -> tuple[int, ...] | None:
-        """Return how many of a stream's tokens each target is read from; None where that is all of them.
+    def reach(self, trace: Trace, stack: str) -> tuple[int, ...] | None:
+        """Return how many of a stack's tokens each target is read from; None where that is all of them.
 
         A logit at a position of a causal model depends on the tokens up to there.
         """
-        logits, table = trace.logits, trace.stream_table.get(stream)
-        predicts = "decoder" if "decoder" in trace.streams else trace.default_stream
-        if logits is None or table is None or not table.layers or stream != predicts:
+        logits, table = trace.logits, trace.stack_table.get(stack)
+        predicts = "decoder" if "decoder" in trace.stacks else trace.default_stack
+        if logits is None or table is None or not table.layers or stack != predicts:
             return None
-        count = len(trace.axes(stream)[0])
-        if len(logits) != count or not trace.is_causal(stream):
+        count = len(trace.axes(stack)[0])
+        if len(logits) != count or not trace.is_causal(stack):
             return None
 
         def read(target: Target) -> int:
@@ -113,7 +115,7 @@ def _loss(target: Target, outputs: Any) -> Tensor:
     return -widened(logits).log_softmax(-1)[:, target.index]
 
 
-def asked(trace: Any, target: Any, foil: Any, method: str) -> Asked:
+def asked(trace: Any, target: Any, foil: Any, method: str) -> TargetSet:
     """Return what is asked of a trace.
 
     Raises:
@@ -133,4 +135,4 @@ def asked(trace: Any, target: Any, foil: Any, method: str) -> Asked:
                     "another one, or leave it out."
                 )
                 raise ValueError(message)
-    return Asked(targets, foils, isinstance(target, (list, tuple)))
+    return TargetSet(targets, foils, isinstance(target, (list, tuple)))

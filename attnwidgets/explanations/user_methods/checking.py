@@ -180,8 +180,8 @@ class Checking:
                 self.failed[invariant.name] = Failure(on, violation.said, small, violation, _labels(found))
 
     def _shrink(self, name: str, trace: Any) -> None:
-        stream = trace.default_stream
-        if trace.axes(stream)[0] != trace.axes(stream)[1]:
+        stack = trace.default_stack
+        if trace.axes(stack)[0] != trace.axes(stack)[1]:
             return
 
         def tried(small: SmallInput) -> Checking:
@@ -189,7 +189,7 @@ class Checking:
             again.on_small(small)
             return again
 
-        small = shrunk(trace, stream, lambda part: name in tried(part).failed)
+        small = shrunk(trace, stack, lambda part: name in tried(part).failed)
         if small is not None:
             failure = tried(small).failed[name]
             on = f"{small.words} of {_spoken(trace)}"
@@ -232,5 +232,5 @@ def _as_given(trace: Any, small: SmallInput) -> bool:
 
 def _spoken(trace: Any) -> str:
     """Return a trace in words: its text, or its size."""
-    n = len(trace.axes(trace.default_stream)[1])
+    n = len(trace.axes(trace.default_stack)[1])
     return f"{trace.text!r} ({n} tokens)" if trace.text else f"{n} tokens"

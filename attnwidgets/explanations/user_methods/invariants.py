@@ -141,7 +141,7 @@ def _causal(found: Explanation, _: Any, tolerance: float) -> Violation | None:
 
 
 def _causal_unasked(trace: Any) -> str:
-    return "" if trace.is_causal(trace.default_stream) else "the attention is not causal"
+    return "" if trace.is_causal(trace.default_stack) else "the attention is not causal"
 
 
 def _complete(found: Explanation, trace: Any, tolerance: float) -> Violation | None:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.explanations.registry.registry import Method, default_stream, methods, put, require_known
+from attnwidgets.explanations.registry.registry import Method, default_stack, methods, put, require_known
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
 from attnwidgets.explanations.registry.wrap_result import as_explanation
-from attnwidgets.explanations.results.trace_protocol import carried, require_trace, resolve_stream
+from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.explanations.user_methods.check_report import CheckReport, InvariantError
 from attnwidgets.explanations.user_methods.checking import Checking
 from attnwidgets.explanations.user_methods.invariants import Invariant, resolve_invariants
@@ -157,19 +157,19 @@ class UserMethod:
             needs="; ".join(need.words for need in needs),
             returns="MixingMap or Attributions",
             cost="what your function takes",
-            requirements=(*needs, *self._own_stream()),
+            requirements=(*needs, *self._own_stack()),
             by_user=True,
             beside=beside,
         )
 
-    def _own_stream(self) -> tuple[Need, ...]:
-        if "stream" in inspect.signature(self._function).parameters:
+    def _own_stack(self) -> tuple[Need, ...]:
+        if "stack" in inspect.signature(self._function).parameters:
             return ()
 
-        def other(trace: Any, stream: str) -> str:
-            return "" if stream == default_stream(trace) else f"and this is stream {stream!r}"
+        def other(trace: Any, stack: str) -> str:
+            return "" if stack == default_stack(trace) else f"and this is stack {stack!r}"
 
-        return (Need("default stream", "a keyword stream= for other streams than the default", other),)
+        return (Need("default stack", "a keyword stack= for other stacks than the default", other),)
 
     def __call__(self, trace: Any, **options: Any) -> Explanation:
         """Return what the function says of a trace, labelled; a first run that was awaited is checked."""
@@ -225,12 +225,12 @@ class UserMethod:
 
     def _explain(self, trace: Any, **options: Any) -> Explanation:
         returned = self._function(trace, **options)
-        stream = resolve_stream(trace, options.get("stream"))
-        common = carried(trace, stream, self._name, paper=self._paper, options=options)
+        stack = resolve_stack(trace, options.get("stack"))
+        common = provenance_of(trace, stack, self._name, paper=self._paper, options=options)
         if self.entry.mark:
             notes = (common["warning"], f"{self._name} {self.entry.mark}")
             common["warning"] = "; ".join(note for note in notes if note)
-        return as_explanation(returned, trace, stream, common)
+        return as_explanation(returned, trace, stack, common)
 
 
 def announce(report: CheckReport) -> None:

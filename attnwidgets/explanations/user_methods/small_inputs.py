@@ -92,23 +92,23 @@ def _shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def shrunk(trace: Any, stream: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:
+def shrunk(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:
     """Return the smallest part of a trace's attention that still fails, or None where no part does.
 
     Parts are the first tokens, layers and heads, every row divided by its sum again. Each is halved, then
     lowered by one, as long as the rest still fails.
 
     Args:
-        trace: A trace whose stream attends to itself.
-        stream: Which stream.
+        trace: A trace whose stack attends to itself.
+        stack: Which stack.
         fails: Takes a part.
     """
-    layers, heads, n = trace.n_layers(stream), trace.n_heads(stream), n_keys(trace, stream)
-    labels = trace.axes(stream)[1].tokens
+    layers, heads, n = trace.n_layers(stack), trace.n_heads(stack), n_keys(trace, stack)
+    labels = trace.axes(stack)[1].tokens
 
     def part(sizes: tuple[int, ...]) -> SmallInput:
         rows = [
-            np.asarray(trace.attention_layer(layer, stream), dtype=np.float64)[: sizes[1]]
+            np.asarray(trace.attention_layer(layer, stack), dtype=np.float64)[: sizes[1]]
             for layer in range(sizes[0])
         ]
         fewest = min(len(layer) for layer in rows)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attnwidgets.sae.corpus import Corpus, Window
     from attnwidgets.sae.sae import SAE
     from attnwidgets.sae.texts import Text
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 TEXTS = 1000
 """Texts of a shard, at most."""
@@ -107,7 +107,7 @@ class Asked:
         options: Options of `Tally`.
     """
 
-    site: Site
+    site: HookPoint
     features: tuple[int, ...]
     reading: Mapping[str, Any]
     options: Mapping[str, int]

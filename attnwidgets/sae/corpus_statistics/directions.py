@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.sae.sae import SAE
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 _CHUNK = 2**24  # numbers of a table that are held at once
 
@@ -70,7 +70,7 @@ def companions(pairs: Any, features: Sequence[int], k: int) -> dict[str, NDArray
 
 @torch.no_grad()
 def logit_effects(
-    sae: SAE, features: Sequence[int], model: Any, site: Site, ids: Sequence[int], k: int
+    sae: SAE, features: Sequence[int], model: Any, site: HookPoint, ids: Sequence[int], k: int
 ) -> dict[str, NDArray[Any]]:
     """Return the tokens whose logits directions raise and lower most [feature, k], and by how much.
 
@@ -95,8 +95,8 @@ def logit_effects(
         traced = trace(model, None, list(ids)) if len(ids) else None
         if traced is None or traced.logits is None or traced.logits.dim() < 2:  # noqa: PLR2004 - [token, vocabulary]
             return {}
-        stream = "decoder" if "decoder" in traced.streams else traced.default_stream
-        steps = list(head_of(traced, stream, "feature_stats", 0).steps)
+        stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
+        steps = list(head_of(traced, stack, "feature_stats", 0).steps)
     except UnsupportedModelError:
         return {}
     norm = steps[0] if isinstance(steps[0], Norm) else None

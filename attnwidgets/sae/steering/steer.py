@@ -28,7 +28,7 @@ from attnwidgets.sae.check import require_width, site_of
 from attnwidgets.sae.dependencies import sae_fingerprint
 from attnwidgets.sae.running_pass import PassWatch, require_positions
 from attnwidgets.sae.sae import SAE, as_sae
-from attnwidgets.tracing.hooks.hook import Tap
+from attnwidgets.tracing.hooks.hook import Hook
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_uncompiled
 from attnwidgets.tracing.recording.inputs import special_ids, text_tokenizer
@@ -128,7 +128,7 @@ class Steering:
         self._stack = ExitStack()
         self._change: Tensor | None = None
         self._watch: PassWatch | None = None
-        self._tap: Tap | None = None
+        self._tap: Hook | None = None
 
     def __enter__(self) -> Self:
         if self._tap is not None:
@@ -142,7 +142,7 @@ class Steering:
             self._watch = PassWatch(self._model, self.site, own)
             self._stack.callback(self._watch.remove)
             # Before other hooks: what else looks at these states sees them steered.
-            self._tap = Tap(self._model, self.site, self._steered, first=True, own=own)
+            self._tap = Hook(self._model, self.site, self._steered, first=True, own=own)
             self._stack.callback(self._tap.remove)
         except BaseException:
             self._stack.close()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.sae.corpus import Corpus, Window
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 HELD_OUT = 8192
 """Tokens that are measured on and not trained on."""
@@ -90,7 +90,7 @@ def by_windows(texts: Any) -> bool:
 def harvest(
     model: nn.Module,
     corpus: Corpus,
-    site: Site,
+    site: HookPoint,
     folder: Path,
     *,
     max_tokens: int | None,
@@ -172,7 +172,7 @@ def _same_texts(corpus: Corpus, count: int, digest: str, *, ended: bool) -> bool
 
 
 def _written(
-    model: nn.Module, corpus: Corpus, site: Site, path: Path, max_tokens: int | None, read_texts: Digest
+    model: nn.Module, corpus: Corpus, site: HookPoint, path: Path, max_tokens: int | None, read_texts: Digest
 ) -> States:
     tokens, length = 0, 0.0
     total: Tensor | None = None

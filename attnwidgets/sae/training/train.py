@@ -21,7 +21,7 @@ from attnwidgets.sae.dependencies import states_about
 from attnwidgets.sae.training.harvest import by_windows, harvest
 from attnwidgets.sae.training.training_run import STATE, Plan, Run, TrainingDivergedError
 from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
-from attnwidgets.tracing.hooks.hook_point import hook_name, resolve_site
+from attnwidgets.tracing.hooks.hook_point import hook_name, resolve_hook_point
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from attnwidgets.sae.sae import SAE
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 L1 = 1.8
 """Weight of the lecture's penalty where neither it nor k is given."""
@@ -101,7 +101,7 @@ def train(
     """
     refuse_unknown("SAE.train", unknown, _NAMES)
     inner = unwrap(model)
-    place = resolve_site(inner, site)
+    place = resolve_hook_point(inner, site)
     plan = Plan(d_sae, L1 if l1 is None and k is None else l1, k, steps, batch_size, lr, seed)
     plan.check()
     corpus = Corpus(inner, tokenizer, texts, context=context, prepend_bos=prepend_bos)
@@ -152,7 +152,7 @@ _NAMES = (
 )
 
 
-def _described(sae: SAE, model: nn.Module, site: Site, corpus: Corpus) -> SAE:
+def _described(sae: SAE, model: nn.Module, site: HookPoint, corpus: Corpus) -> SAE:
     """Return an SAE that says what it is of."""
     name = getattr(getattr(model, "config", None), "name_or_path", "")
     sae.site = hook_name(model, site)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _runs: weakref.WeakKeyDictionary[Trace, dict[str, list[_Kept]]] = weakref.WeakKeyDictionary()
 # Which layout was proved for a module, by module: once per model, not once per trace.
 _proved: weakref.WeakKeyDictionary[nn.Module, tuple[Layout, tuple[Any, ...]]] = weakref.WeakKeyDictionary()
-# The layouts that fit, stream by stream.
+# The layouts that fit, stack by stack.
 _fitting: weakref.WeakKeyDictionary[Trace, dict[str, list[list[Fit]]]] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 # A share of the tolerance that a wrong description does not come near by chance: others need not be tried.
@@ -50,13 +50,13 @@ class _Kept:
     proved: Block | None = None
 
 
-def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
+def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
     """Return one block of a trace, its description proved on first use. The first call runs the model once.
 
     Args:
         trace: What `aw.trace` returned.
         layer: Number of the layer, from 0.
-        stream: Name of the stream; of "cross", the block as its cross-attention sees it.
+        stack: Name of the stack; of "cross", the block as its cross-attention sees it.
         method: Who asks, for messages.
 
     Raises:
@@ -64,7 +64,7 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
         ValueError: If a block returned NaN or infinite numbers; the message names the first that did.
     """
     with _lock:
-        kept = _blocks(trace, stream, method)[layer]
+        kept = _blocks(trace, stack, method)[layer]
         if kept.weights != _weights(origin(kept.candidates[0].module)):
             raise UnsupportedModelError(
                 f"{method} is not available: the model was changed since it was traced (layer {layer} has "
@@ -73,7 +73,7 @@ def block_of(trace: Any, layer: int, stream: str, method: str) -> Block:
         if kept.proved is None:
             with torch.no_grad():
                 found = _prove(kept.candidates, layer, method)
-                beyond = found.beyond if stream == "cross" else found
+                beyond = found.beyond if stack == "cross" else found
             if beyond is None:
                 raise UnsupportedModelError(
                     f"{method} is not available: no description of {type(found.module).__name__} names its "
@@ -134,26 +134,26 @@ def _weights(block: nn.Module) -> tuple[tuple[int, int], ...]:
     )
 
 
-def described(trace: Any, stream: str, method: str) -> None:
+def described(trace: Any, stack: str, method: str) -> None:
     """Refuse a trace whose blocks no layout fits, without running the model.
 
     Raises:
         UnsupportedModelError: The message names the block's class and which methods still work.
     """
-    _layouts(trace, stream, method)
+    _layouts(trace, stack, method)
 
 
-def norms_last(trace: Any, stream: str, method: str) -> bool:
-    """Return whether a stream's blocks norm what they mixed (post-norm) rather than what they read.
+def norms_last(trace: Any, stack: str, method: str) -> bool:
+    """Return whether a stack's blocks norm what they mixed (post-norm) rather than what they read.
 
     Told from the descriptions where they agree; where a name leaves both open (OPT), the first block is
     proved.
     """
-    orders = {layout.order == "post" for fits in _layouts(trace, stream, method)[:1] for layout, _, _ in fits}
-    return orders.pop() if len(orders) == 1 else block_of(trace, 0, stream, method).layout.order == "post"
+    orders = {layout.order == "post" for fits in _layouts(trace, stack, method)[:1] for layout, _, _ in fits}
+    return orders.pop() if len(orders) == 1 else block_of(trace, 0, stack, method).layout.order == "post"
 
 
-def _layouts(trace: Any, stream: str, method: str) -> list[list[Fit]]:
+def _layouts(trace: Any, stack: str, method: str) -> list[list[Fit]]:
     """Return, layer by layer, the layouts that fit around the attention module."""
     if getattr(trace, "model", None) is None or not isinstance(trace, Trace):
         raise UnsupportedModelError(
@@ -162,11 +162,11 @@ def _layouts(trace: Any, stream: str, method: str) -> list[list[Fit]]:
         )
     model = unwrap(trace.model)
     known = _fitting.setdefault(trace, {})
-    kept = known.get(stream)
+    kept = known.get(stack)
     if kept is not None and all(model.get_submodule(name) is block for (_, name, block), *_ in kept):
         return kept
     found = []
-    for layer in trace.stream_table[stream].layers:
+    for layer in trace.stack_table[stack].layers:
         if not isinstance(layer, RecordedLayer):
             raise UnsupportedModelError(
                 f"{method} is not available: {type(model).__name__} computes attention outside transformers' "
@@ -175,11 +175,11 @@ def _layouts(trace: Any, stream: str, method: str) -> list[list[Fit]]:
         fits = list(fitting(model, layer.call.name))
         if not fits:
             raise UnsupportedModelError(
-                f"{method} is not available: the block {owner(model, layer.call.name)} (stream {stream!r}) "
+                f"{method} is not available: the block {owner(model, layer.call.name)} (stack {stack!r}) "
                 f"is not described. {WITHOUT}"
             )
         found.append(fits)
-    known[stream] = found
+    known[stack] = found
     return found
 
 
@@ -191,16 +191,16 @@ def owner(model: nn.Module, name: str) -> str:
     return type(model.get_submodule(path)).__name__
 
 
-def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
+def _blocks(trace: Any, stack: str, method: str) -> list[_Kept]:
     with _lock:
         kept = _runs.get(trace) if isinstance(trace, Trace) else None
-        if kept is not None and stream in kept:
-            return kept[stream]
-        layouts = _layouts(trace, stream, method)
-        recorded = captured(trace, stream, method)
+        if kept is not None and stack in kept:
+            return kept[stack]
+        layouts = _layouts(trace, stack, method)
+        recorded = captured(trace, stack, method)
         blocks = []
         for number, (fits, block) in enumerate(zip(layouts, recorded.layers, strict=True)):
-            query, then = block.attention.query[0], trace.query_key(number, stream)[0]
+            query, then = block.attention.query[0], trace.query_key(number, stack)[0]
             if not (query - then).float().norm() <= tolerance(query.dtype) * then.float().norm():
                 raise UnsupportedModelError(
                     f"{method} is not available: the model was changed since it was traced (layer {number} "
@@ -208,7 +208,7 @@ def _blocks(trace: Any, stream: str, method: str) -> list[_Kept]:
                 )
             views = tuple(_viewed(recorded.model, fits, block, method))
             blocks.append(_Kept(views, _weights(origin(views[0].module))))
-        _runs.setdefault(trace, {})[stream] = blocks
+        _runs.setdefault(trace, {})[stack] = blocks
         return blocks
 
 

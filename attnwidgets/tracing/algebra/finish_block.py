@@ -168,10 +168,10 @@ class Resumed:
         return self._block.through((layout.norm2, *layout.mlp), self._block.hidden)
 
 
-def resume(trace: object, layer: int, stream: str) -> Resumed | None:
+def resume(trace: object, layer: int, stack: str) -> Resumed | None:
     """Return a layer ready to be finished, its description proved; None where none is true of it."""
     try:
-        block = block_of(trace, layer, stream, "value_zeroing")
+        block = block_of(trace, layer, stack, "value_zeroing")
     except UnsupportedModelError:
         return None
     # What a self-attention adds passes the cross-attention that follows, which is not undone by subtracting.

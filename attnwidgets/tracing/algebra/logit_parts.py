@@ -80,7 +80,7 @@ def _numbers() -> tuple[str, ...]:
 
 def logit_parts(
     trace: Trace,
-    stream: str,
+    stack: str,
     wanted: Sequence[tuple[int | None, int]],
     method: str,
     *,
@@ -90,7 +90,7 @@ def logit_parts(
 
     Args:
         trace: What `aw.trace` returned.
-        stream: The stream that the head reads.
+        stack: The stack that the head reads.
         wanted: Row (None for logits [class]) and column of every logit.
         method: Who asks, for messages.
         value_bias: Whether what the values' bias and the shift of norm 1 add is kept apart.
@@ -101,8 +101,8 @@ def logit_parts(
     found: dict[tuple[int | None, int], LogitParts] = {}
     for position in dict.fromkeys(position for position, _ in wanted):
         indices = list(dict.fromkeys(index for other, index in wanted if other == position))
-        head = head_of(trace, stream, method, position)
-        blocks = [block_of(trace, number, stream, method) for number in range(trace.n_layers(stream))]
+        head = head_of(trace, stack, method, position)
+        blocks = [block_of(trace, number, stack, method) for number in range(trace.n_layers(stack))]
         require_chain(blocks, method)
         with torch.no_grad():
             together = _parts(blocks, head, position, indices, value_bias=value_bias)

@@ -158,12 +158,12 @@ class Head:
         return state[0]
 
 
-def head_of(trace: Trace, stream: str, method: str, position: int | None) -> Head:
-    """Return the head that reads a stream, proved on the logits of one position.
+def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head:
+    """Return the head that reads a stack, proved on the logits of one position.
 
     Args:
         trace: What `aw.trace` returned, with logits.
-        stream: The stream whose last block it reads.
+        stack: The stack whose last block it reads.
         method: Who asks, for messages.
         position: Row of logits [token, vocabulary]; None for [class].
 
@@ -173,7 +173,7 @@ def head_of(trace: Trace, stream: str, method: str, position: int | None) -> Hea
     if trace.logits is None:
         raise UnsupportedModelError(f"{method} needs a head, and this model returns no logits.")
     model = unwrap(trace.model)
-    last = block_of(trace, trace.n_layers(stream) - 1, stream, method)
+    last = block_of(trace, trace.n_layers(stack) - 1, stack, method)
     whole = trace.logits.dim() < _TOKENS
     row = trace.logits if whole else trace.logits[position or 0]
     expected = row.to(last.output)

@@ -34,7 +34,7 @@ class Propagation:
 
     Args:
         trace: What `aw.trace` returned.
-        stream: A stream that attends to itself.
+        stack: A stack that attends to itself.
         method: Who asks, for messages.
         spans: The tokens of every source.
         rules: How what is not linear is shared out.
@@ -44,7 +44,7 @@ class Propagation:
     """
 
     trace: Trace
-    stream: str
+    stack: str
     method: str
     spans: tuple[tuple[int, ...], ...]
     rules: Rules
@@ -52,14 +52,14 @@ class Propagation:
     lengths: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.n_layers = self.trace.n_layers(self.stream)
-        self.n_tokens = len(self.trace.axes(self.stream)[0])
+        self.n_layers = self.trace.n_layers(self.stack)
+        self.n_tokens = len(self.trace.axes(self.stack)[0])
         self._kept: tuple[int, DecomposedLayer] | None = None
-        self._causal = self.trace.is_causal(self.stream)
+        self._causal = self.trace.is_causal(self.stack)
         require_chain([self._block(number) for number in range(self.n_layers)], self.method)
 
     def _block(self, layer: int) -> Block:
-        return block_of(self.trace, layer, self.stream, self.method)
+        return block_of(self.trace, layer, self.stack, self.method)
 
     def _layer(self, layer: int) -> DecomposedLayer:
         """Return a layer's algebra; the last one that was asked for is kept."""

@@ -32,7 +32,7 @@ def differentiable_model(trace: Trace, purpose: str) -> nn.Module:
 
 def traced_model(trace: Trace, purpose: str) -> nn.Module:
     """Return a trace's model without wrappers; UnsupportedModelError if it has none."""
-    if getattr(trace, "model", None) is None or not hasattr(trace, "stream_table"):
+    if getattr(trace, "model", None) is None or not hasattr(trace, "stack_table"):
         raise UnsupportedModelError(
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"

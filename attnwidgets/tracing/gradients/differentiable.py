@@ -40,7 +40,7 @@ Precision = Literal["float32", "model"]
 """What a half-precision model is computed in."""
 
 At = tuple[str, str, int, int]
-"""Where a tensor stands in a graph: kind, stream, layer, and which of several."""
+"""Where a tensor stands in a graph: kind, stack, layer, and which of several."""
 
 
 @dataclass
@@ -49,14 +49,14 @@ class Graph:
 
     Attributes:
         outputs: What the model returned.
-        inputs: Where gradients end, by stream (for "input" by the name of the model's input): leaves
+        inputs: Where gradients end, by stack (for "input" by the name of the model's input): leaves
             [batch, token, width].
-        states: By stream, what every block was given and, last, what the last block returned:
+        states: By stack, what every block was given and, last, what the last block returned:
             [batch, token, width] each.
-        beside: By stream and block, what else a block was given that depends on the inputs (a decoder's
+        beside: By stack and block, what else a block was given that depends on the inputs (a decoder's
             blocks: the encoder's states), each call with its own copy.
-        weights: By stream and layer, attention weights [batch, head, query, key].
-        heads: By stream and layer, what each head returned, [batch, head, query, dim].
+        weights: By stack and layer, attention weights [batch, head, query, key].
+        heads: By stack and layer, what each head returned, [batch, head, query, dim].
     """
 
     outputs: Any = None
@@ -117,7 +117,7 @@ class Runner:
         """Run the model once.
 
         Args:
-            replace: What stands in place of the recorded inputs, by stream, [batch, token, width]; a batch of
+            replace: What stands in place of the recorded inputs, by stack, [batch, token, width]; a batch of
                 several runs the trace's other inputs so often.
             keep: What of attention is kept as well.
             hidden_states: Whether the outputs hold hidden states.
@@ -131,11 +131,11 @@ class Runner:
         batch = next((len(given) for given in replace.values()), 1)
         inputs = {name: self._input(value, batch) for name, value in self.trace.inputs.items()}
         graph = Graph()
-        bare = not any(table.layers for table in self.trace.stream_table.values())
+        bare = not any(table.layers for table in self.trace.stack_table.values())
         if self.place == "input" or bare:
             for name, value in inputs.items():
                 if isinstance(value, Tensor) and value.is_floating_point() and "mask" not in name:
-                    end = self.trace.default_stream if bare else name
+                    end = self.trace.default_stack if bare else name
                     leaf = replace.get(end, value).detach().clone().requires_grad_()
                     graph.inputs[end], inputs[name] = leaf, leaf.clone()
         options: dict[str, Any] = {"return_dict": True}
@@ -145,9 +145,9 @@ class Runner:
         if hidden_states:
             options["output_hidden_states"] = True
         room = room_for_pass(self.model, self.trace, self.purpose, batch, maps_kept="weights" in keep)
-        with room, ExitStack() as stack:
-            self._tap(stack, graph, inputs, replace, keep)
-            stack.enter_context(during())
+        with room, ExitStack() as exits:
+            self._tap(exits, graph, inputs, replace, keep)
+            exits.enter_context(during())
             graph.outputs = self.trace.call(self.model, inputs, options, self.wide)
         if not graph.inputs:
             raise UnsupportedModelError(
@@ -169,44 +169,44 @@ class Runner:
 
     def _tap(
         self,
-        stack: ExitStack,
+        exits: ExitStack,
         graph: Graph,
         inputs: Mapping[str, Any],
         replace: dict[str, Tensor],
         keep: Sequence[str],
     ) -> None:
-        """Hook up what a pass is asked for; everything is unhooked when `stack` closes."""
+        """Hook up what a pass is asked for; everything is unhooked when `exits` closes."""
         if self.place == "embedding":
-            self._embed(stack, graph, inputs, replace)
-        for stream, names in block_names(self.trace, self.model).items():
-            graph.states[stream], graph.beside[stream] = [], []
-            taps = BlockTaps(graph, stream, len(names), replace.get(stream), ends=self.place != "input")
+            self._embed(exits, graph, inputs, replace)
+        for stack, names in block_names(self.trace, self.model).items():
+            graph.states[stack], graph.beside[stack] = [], []
+            taps = BlockTaps(graph, stack, len(names), replace.get(stack), ends=self.place != "input")
             for module in dict.fromkeys(self.model.get_submodule(name) for name in names):
-                stack.callback(module.register_forward_pre_hook(taps.before, with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(taps.after, prepend=True).remove)
+                exits.callback(module.register_forward_pre_hook(taps.before, with_kwargs=True).remove)
+                exits.callback(module.register_forward_hook(taps.after, prepend=True).remove)
         if recorded(self.trace):
             owner = {
-                layer.call.name: stream
-                for stream, found in self.trace.stream_table.items()
+                layer.call.name: stack
+                for stack, found in self.trace.stack_table.items()
                 for layer in found.layers
                 if isinstance(layer, RecordedLayer)
             }
             seen = AttentionTaps(graph, owner, keep, {id(m): n for n, m in self.model.named_modules()})
-            stack.enter_context(recording(self.model, [seen.weights], [seen.heads]))
+            exits.enter_context(recording(self.model, [seen.weights], [seen.heads]))
         else:
-            stack.enter_context(implementation(self.model, "eager"))
+            exits.enter_context(implementation(self.model, "eager"))
 
     def _embed(
-        self, stack: ExitStack, graph: Graph, inputs: Mapping[str, Any], replace: dict[str, Tensor]
+        self, exits: ExitStack, graph: Graph, inputs: Mapping[str, Any], replace: dict[str, Tensor]
     ) -> None:
-        """Let gradients end at the word embeddings of every stream that reads token ids."""
+        """Let gradients end at the word embeddings of every stack that reads token ids."""
         ids: dict[str, Tensor] = {}
-        for name, stream in (("input_ids", self.trace.default_stream), ("decoder_input_ids", "decoder")):
-            if isinstance(inputs.get(name), Tensor) and stream in self.trace.stream_table:
-                ids[stream] = inputs[name]
+        for name, stack in (("input_ids", self.trace.default_stack), ("decoder_input_ids", "decoder")):
+            if isinstance(inputs.get(name), Tensor) and stack in self.trace.stack_table:
+                ids[stack] = inputs[name]
         for module in word_embeddings(self.model):
             tap = EmbeddingTap(graph, ids, replace)
-            stack.callback(module.register_forward_hook(tap, prepend=True).remove)
+            exits.callback(module.register_forward_hook(tap, prepend=True).remove)
 
 
 @contextmanager
@@ -236,13 +236,13 @@ def differentiable(
     """
     own = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
     require_same_interventions(trace, purpose)
-    with ExitStack() as stack:
-        model = stack.enter_context(borrowed(own))
+    with ExitStack() as exits:
+        model = exits.enter_context(borrowed(own))
         if not back:
             # What is made in here stands in no graph, and may all the same be read and replaced.
-            stack.enter_context(torch.inference_mode(mode=False))
-        stack.enter_context(torch.set_grad_enabled(back))
-        stack.enter_context(told_what_to_do(model, trace, purpose))
+            exits.enter_context(torch.inference_mode(mode=False))
+        exits.enter_context(torch.set_grad_enabled(back))
+        exits.enter_context(told_what_to_do(model, trace, purpose))
         wide: dict[str, Tensor] = {}
         if precision == "float32":
             wide = {n: t.float() for n, t in model.named_buffers() if t.dtype in HALF}

@@ -24,9 +24,9 @@ def usable(found: Sequence[Tensor], graph: Graph) -> bool:
     return not graph.states or any(bool(gradient.any()) for gradient in found)
 
 
-def diagnosis(score: Tensor, graph: Graph, stream: str, method: str) -> str:
+def diagnosis(score: Tensor, graph: Graph, stack: str, method: str) -> str:
     """Return in words why a gradient cannot be used, and at which layer it went wrong."""
-    states = graph.states.get(stream, [])
+    states = graph.states.get(stack, [])
     for layer, state in enumerate(states):
         if not state.isfinite().all():
             where = "the embeddings" if layer == 0 else f"layer {layer - 1}"
@@ -48,6 +48,6 @@ def diagnosis(score: Tensor, graph: Graph, stream: str, method: str) -> str:
                 "depend on the input, or something without a gradient (a rounding, a choice) stands between."
             )
     return (
-        f"{method}: the gradient is zero or NaN at the embeddings of stream {stream!r}, behind layer 0: the "
+        f"{method}: the gradient is zero or NaN at the embeddings of stack {stack!r}, behind layer 0: the "
         "target does not depend on them."
     )

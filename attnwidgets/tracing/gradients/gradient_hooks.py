@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EmbeddingTap:
-    """Makes what an embedding returns for a stream's token ids the leaf of that stream."""
+    """Makes what an embedding returns for a stack's token ids the leaf of that stack."""
 
     graph: Graph
     ids: Mapping[str, Tensor]
@@ -31,11 +31,11 @@ class EmbeddingTap:
         """Replace an embedding's output: a forward hook."""
         if not args or not is_hidden(output) or not isinstance(args[0], Tensor):
             return output
-        for stream, ids in self.ids.items():
+        for stack, ids in self.ids.items():
             given = args[0]
-            if stream not in self.graph.inputs and given.shape == ids.shape and torch.equal(given, ids):
-                leaf = self.replace.get(stream, output).detach().clone().requires_grad_()
-                self.graph.inputs[stream] = leaf
+            if stack not in self.graph.inputs and given.shape == ids.shape and torch.equal(given, ids):
+                leaf = self.replace.get(stack, output).detach().clone().requires_grad_()
+                self.graph.inputs[stack] = leaf
                 # A copy: the model may add positions in place, which a leaf does not allow.
                 return leaf.clone()
         return output
@@ -43,10 +43,10 @@ class EmbeddingTap:
 
 @dataclass
 class BlockTaps:
-    """Keeps what the blocks of a stream are given, on copies, so that nothing done in place changes it."""
+    """Keeps what the blocks of a stack are given, on copies, so that nothing done in place changes it."""
 
     graph: Graph
-    stream: str
+    stack: str
     count: int
     replace: Tensor | None
     ends: bool
@@ -55,7 +55,7 @@ class BlockTaps:
         self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keep a block's hidden states and what else of the graph it is given: a forward pre-hook."""
-        states = self.graph.states[self.stream]
+        states = self.graph.states[self.stack]
         beside: list[Tensor] = []
         seen = False
 
@@ -64,10 +64,10 @@ class BlockTaps:
             if is_hidden(value) and not seen:
                 seen = True
                 # What no embedding stands before ends here: patches, frames.
-                if self.ends and not states and self.stream not in self.graph.inputs:
+                if self.ends and not states and self.stack not in self.graph.inputs:
                     value = value if self.replace is None else self.replace
                     value = value.detach().clone().requires_grad_()
-                    self.graph.inputs[self.stream] = value
+                    self.graph.inputs[self.stack] = value
                 states.append(value)
                 return value.clone()
             if isinstance(value, Tensor) and value.requires_grad:
@@ -78,12 +78,12 @@ class BlockTaps:
         args = tuple(kept(value) for value in args)
         order = sorted(kwargs, key=lambda name: name != "hidden_states")
         changed = {name: kept(kwargs[name]) for name in order}
-        self.graph.beside[self.stream].append(tuple(beside))
+        self.graph.beside[self.stack].append(tuple(beside))
         return args, {name: changed[name] for name in kwargs}
 
     def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         """Keep what the last block returns: a forward hook."""
-        states = self.graph.states[self.stream]
+        states = self.graph.states[self.stack]
         if len(states) == self.count:
             states.append(first_tensor(output))
 
@@ -107,6 +107,6 @@ class AttentionTaps:
         self._put("heads", self.graph.heads, module, output)
 
     def _put(self, what: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> None:
-        stream = self.owner.get(self.names.get(id(module), ""))
-        if what in self.keep and stream is not None:
-            where.setdefault(stream, []).append(tensor)
+        stack = self.owner.get(self.names.get(id(module), ""))
+        if what in self.keep and stack is not None:
+            where.setdefault(stack, []).append(tensor)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
-    from attnwidgets.tracing.hooks.hook_point import Site
+    from attnwidgets.tracing.hooks.hook_point import HookPoint
 
     # What passes [batch, token, width] -> what goes on instead, or None to let it pass.
     Change = Callable[[Tensor], Tensor | None]
@@ -26,7 +26,7 @@ class _Reached(Exception):  # noqa: N818 - not a fault: the rest of the pass is 
     """Ends a pass where its site has been seen."""
 
 
-class Tap:
+class Hook:
     """What happens at a site.
 
     Args:
@@ -43,7 +43,7 @@ class Tap:
     def __init__(
         self,
         model: nn.Module,
-        site: Site,
+        site: HookPoint,
         change: Change,
         *,
         first: bool = False,
@@ -122,9 +122,9 @@ def _is_states(value: Any) -> bool:
 
 
 @contextmanager
-def tapped(model: nn.Module, site: Site, change: Change, *, first: bool = False) -> Iterator[Tap]:
+def hooked(model: nn.Module, site: HookPoint, change: Change, *, first: bool = False) -> Iterator[Hook]:
     """Let what passes a site of a borrowed model go through `change` until the block ends."""
-    tap = Tap(model, site, change, first=first)
+    tap = Hook(model, site, change, first=first)
     try:
         yield tap
     finally:
@@ -132,7 +132,7 @@ def tapped(model: nn.Module, site: Site, change: Change, *, first: bool = False)
 
 
 @contextmanager
-def reading(model: nn.Module, site: Site) -> Iterator[Callable[..., Tensor]]:
+def reading(model: nn.Module, site: HookPoint) -> Iterator[Callable[..., Tensor]]:
     """Yield a function that runs a borrowed model on inputs up to a site and returns its states there.
 
     The states are [batch, token, width], as the model computes them. What lies behind the site is not run.
@@ -157,5 +157,5 @@ def reading(model: nn.Module, site: Site) -> Iterator[Callable[..., Tensor]]:
             f"site {site.name!r}: a pass of {type(model).__name__} does not reach {site.module!r}."
         )
 
-    with tapped(model, site, keep):
+    with hooked(model, site, keep):
         yield read

@@ -7,7 +7,7 @@ own, as "layers.5" or "model.layers.5" do. A hook name is one of
     blocks.L.hook_resid_pre    what block L is given
     blocks.L.hook_resid_mid    the residual stream between its attention and its MLP
     blocks.L.hook_resid_post   what block L returns
-    blocks.L.hook_attn_out     what its attention adds to the stream
+    blocks.L.hook_attn_out     what its attention adds to the stack
     blocks.L.hook_mlp_out      what its MLP adds
     blocks.L.attn.hook_z       what its heads return, side by side, before the output projection
     blocks.L.mlp.hook_post     its MLP's hidden units
@@ -28,7 +28,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.algebra.blocks import fitting
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
-from attnwidgets.tracing.block_names import stacks
+from attnwidgets.tracing.block_names import block_lists
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Side = Literal["input", "output"]
 
 
 @dataclass(frozen=True)
-class Site:
+class HookPoint:
     """A place in a model.
 
     Args:
@@ -120,7 +120,7 @@ _IN_BLOCK = re.compile(r"(blocks|encoder|decoder)\.(\d+)\.((?:.+\.)?hook_\w+)")
 _EMBEDDING = "hook_embed"
 
 
-def resolve_site(model: nn.Module, name: str, *others: str) -> Site:
+def resolve_hook_point(model: nn.Module, name: str, *others: str) -> HookPoint:
     """Return where a name is in a model; the first of several that is there.
 
     Args:
@@ -146,14 +146,14 @@ def resolve_site(model: nn.Module, name: str, *others: str) -> Site:
         return found[0]
 
 
-def _site_or_none(model: nn.Module, name: str) -> Site | None:
+def _site_or_none(model: nn.Module, name: str) -> HookPoint | None:
     try:
-        return resolve_site(model, name)
+        return resolve_hook_point(model, name)
     except ValueError:
         return None
 
 
-def _by_hook(model: nn.Module, name: str) -> Site | None:
+def _by_hook(model: nn.Module, name: str) -> HookPoint | None:
     if name == _EMBEDDING:
         ask = getattr(model, "get_input_embeddings", None)
         embedding = ask() if callable(ask) else None
@@ -162,7 +162,7 @@ def _by_hook(model: nn.Module, name: str) -> Site | None:
             raise UnsupportedModelError(
                 f"{name}: {type(model).__name__} does not name its embedding of tokens."
             )
-        return Site(name, path, residual=True)
+        return HookPoint(name, path, residual=True)
     found = _IN_BLOCK.fullmatch(name)
     if found is None:
         if "hook_" in name:
@@ -177,14 +177,14 @@ def _by_hook(model: nn.Module, name: str) -> Site | None:
         )
     path, block, call = _block(model, stack, number, name)
     if hook in _ENDS:
-        return Site(name, path, _ENDS[hook], call, residual=True, block=number)
+        return HookPoint(name, path, _ENDS[hook], call, residual=True, block=number)
     inner, side = _described(model, path, block, hook, name)
-    return Site(name, inner, side, call, residual=hook in _RESIDUAL, block=number)
+    return HookPoint(name, inner, side, call, residual=hook in _RESIDUAL, block=number)
 
 
 def _block(model: nn.Module, stack: str, number: int, name: str) -> tuple[str, nn.Module, int | None]:
     """Return a block's path, the block, and which of its calls it is where blocks share one module."""
-    found = stacks(model)
+    found = block_lists(model)
     if stack != "blocks":
         found = {path: blocks for path, blocks in found.items() if stack in path.split(".")}
     if len(found) != 1:
@@ -246,7 +246,7 @@ def _around(model: nn.Module, path: str, attention: str) -> list[Layout]:
         return []  # there is no such module
 
 
-def _by_module(model: nn.Module, name: str) -> Site:
+def _by_module(model: nn.Module, name: str) -> HookPoint:
     known = {path for path, _ in model.named_modules() if path}
     stem, _, end = name.rpartition(".")
     tries: list[tuple[str, Side]] = [(name, "output")]
@@ -273,35 +273,36 @@ def _placed(path: str, known: set[str]) -> str | None:
     return next((tail for tail in shorter if tail in known), None)
 
 
-def _module_site(model: nn.Module, name: str, path: str, side: Side) -> Site:
-    for blocks, modules in stacks(model).items():
+def _module_site(model: nn.Module, name: str, path: str, side: Side) -> HookPoint:
+    for blocks, modules in block_lists(model).items():
         parts = path.removeprefix(f"{blocks}.").split(".")
         if path.startswith(f"{blocks}.") and parts[0].isdigit() and int(parts[0]) < len(modules):
-            return Site(name, path, side, residual=len(parts) == 1, block=int(parts[0]))
-    return Site(name, path, side)
+            return HookPoint(name, path, side, residual=len(parts) == 1, block=int(parts[0]))
+    return HookPoint(name, path, side)
 
 
 def _listing(model: nn.Module) -> str:
-    blocks = ", ".join(f"{path}.0 to {path}.{len(modules) - 1}" for path, modules in stacks(model).items())
+    lists = block_lists(model).items()
+    blocks = ", ".join(f"{path}.0 to {path}.{len(modules) - 1}" for path, modules in lists)
     hooks = ", ".join(f"blocks.L.{hook}" for hook in _HOOK_NAMES)
     return f"Its blocks are {blocks or 'not found'}; hooks are {hooks} and hook_embed."
 
 
-def sites_of_blocks(model: nn.Module) -> list[Site]:
+def hook_points_of_blocks(model: nn.Module) -> list[HookPoint]:
     """Return where the residual stream can be read in models with one stack of blocks, by hook names."""
     names = ["hook_embed", "blocks.0.hook_resid_pre"]
-    for blocks in stacks(model).values():
+    for blocks in block_lists(model).values():
         depth = max(len(blocks), getattr(getattr(model, "config", None), "num_hidden_layers", 0) or 0)
         hooks = ("hook_resid_post", "hook_mlp_out", "hook_attn_out")
         names += [f"blocks.{number}.{hook}" for number in range(depth) for hook in hooks]
     return [place for place in (_site_or_none(model, name) for name in names) if place is not None]
 
 
-def hook_name(model: nn.Module, site: Site) -> str:
+def hook_name(model: nn.Module, site: HookPoint) -> str:
     """Return a TransformerLens name of a site; its own name where there is none for it."""
     if _IN_BLOCK.fullmatch(site.name) or site.name == _EMBEDDING:
         return site.name
-    found = stacks(model)
+    found = block_lists(model)
     if site.block is None or len(found) != 1 or not site.residual:
         return site.name
     return f"blocks.{site.block}.hook_resid_{'pre' if site.side == 'input' else 'post'}"

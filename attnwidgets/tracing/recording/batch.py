@@ -12,7 +12,7 @@ from attnwidgets.tracing.recording.attention_function import UnsupportedModelErr
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import Pass, can_generate, forward_parameters, unpeft
 from attnwidgets.tracing.text.axes import frame_axis, numbered, patch_axis, prefixed
-from attnwidgets.tracing.trace import MAPS, GivenLayer, Layer, RecordedLayer, Stream, Trace, tower_names
+from attnwidgets.tracing.trace import MAPS, GivenLayer, Layer, RecordedLayer, Stack, Trace, tower_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def require_known(model: Any, tokenizer: Any, name: str, rows: Sequence[Sequence
     raise ValueError(message)
 
 
-def _stack(name: str) -> str:
+def _tower(name: str) -> str:
     """Return the path of the list of layers a module lies in: its name up to the first number."""
     return re.split(r"\.\d+(?:\.|$)", name)[0]
 
@@ -122,8 +122,8 @@ class Named(Protocol):
 AnyNamed = TypeVar("AnyNamed", bound=Named)
 
 
-def by_stream(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyNamed]]:
-    """Return attention calls, or what is named like them, by the stream that they belong to, in order."""
+def by_stack(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyNamed]]:
+    """Return attention calls, or what is named like them, by the stack that they belong to, in order."""
     ids = {id(module): name for name, module in model.named_modules()}
     encoder = _encoder_of(unpeft(model))
     inside = (
@@ -131,26 +131,26 @@ def by_stream(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[Any
         if encoder is not None
         else set()
     )
-    streams: dict[str, list[AnyNamed]] = {}
+    stacks: dict[str, list[AnyNamed]] = {}
     outside = [call for call in calls if call.name not in inside]
     if encoder is not None and outside and len(outside) < len(calls):
-        streams = {"encoder": [], "decoder": [], "cross": []}
+        stacks = {"encoder": [], "decoder": [], "cross": []}
         for call in calls:
             tail = ".".join(call.name.split(".")[-3:])
             cross = call.name not in inside and bool(_CROSS.search(tail))
-            streams["encoder" if call.name in inside else "cross" if cross else "decoder"].append(call)
-        return {name: found for name, found in streams.items() if found}
+            stacks["encoder" if call.name in inside else "cross" if cross else "decoder"].append(call)
+        return {name: found for name, found in stacks.items() if found}
     crossing = [
         call for call in calls if _CROSS.search(call.name.split(".")[-1]) or "crossattention" in call.name
     ]
     if outside and len(outside) == len(calls) and crossing and len(crossing) < len(calls):
         return {"decoder": [c for c in calls if c not in crossing], "cross": crossing}
-    stacks = list(dict.fromkeys(_stack(call.name) for call in calls))
-    names = dict(zip(stacks, tower_names(stacks), strict=True))
+    towers = list(dict.fromkeys(_tower(call.name) for call in calls))
+    names = dict(zip(towers, tower_names(towers), strict=True))
     for call in calls:
-        streams.setdefault(names[_stack(call.name)], []).append(call)
+        stacks.setdefault(names[_tower(call.name)], []).append(call)
     # Text first, in whatever order the towers run.
-    return dict(sorted(streams.items(), key=lambda item: item[0] != "text"))
+    return dict(sorted(stacks.items(), key=lambda item: item[0] != "text"))
 
 
 def _encoder_of(model: Any) -> nn.Module | None:
@@ -179,9 +179,9 @@ def traces_of(
 
     said = said_of(given_model)
     if done.calls:
-        streams: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = by_stream(model, done.calls)
+        stacks: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = by_stack(model, done.calls)
     else:
-        streams = dict(done.given)
+        stacks = dict(done.given)
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
     logits = getattr(done.outputs, "logits", None)
@@ -194,8 +194,8 @@ def traces_of(
     for number, sample in enumerate(samples):
         axes = _Axes(config, sample, inputs)
         table = {
-            name: _stream(axes, name, layers, number, widths, type(model).__name__)
-            for name, layers in streams.items()
+            name: _stack(axes, name, layers, number, widths, type(model).__name__)
+            for name, layers in stacks.items()
         }
         ids = sample.ids if sample.decoder_ids is None else sample.decoder_ids
         own = _own_logits(logits, number, len(samples), None if ids is None else len(ids), memory)
@@ -233,7 +233,7 @@ def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory
 
 
 class _Axes:
-    """The axes of one sample, by stream and length."""
+    """The axes of one sample, by stack and length."""
 
     def __init__(self, config: Any, sample: Sample, inputs: dict[str, Any]) -> None:
         self.config, self.sample = config, sample
@@ -241,15 +241,15 @@ class _Axes:
         self.text = None if sample.text is None else sample.text.axis(sample.rule)
         self.decoder = None if sample.decoder_text is None else sample.decoder_text.axis(sample.rule)
 
-    def of(self, stream: str, n: int) -> TokenAxis:
-        """Return the axis of `n` positions of a stream."""
-        written = self.decoder if stream == "decoder" else self.text
-        if stream != "vision" and written is not None and n >= len(written):
+    def of(self, stack: str, n: int) -> TokenAxis:
+        """Return the axis of `n` positions of a stack."""
+        written = self.decoder if stack == "decoder" else self.text
+        if stack != "vision" and written is not None and n >= len(written):
             return written if n == len(written) else prefixed(written, n - len(written))
-        if self.pixels is not None and stream != "decoder":
+        if self.pixels is not None and stack != "decoder":
             config = getattr(self.config, "vision_config", None) or self.config
             return patch_axis(n, config, *self.pixels.shape[-2:])
-        if self.sample.seconds is not None and stream != "decoder":
+        if self.sample.seconds is not None and stack != "decoder":
             hop = getattr(self.config, "inputs_to_logits_ratio", None)
             return frame_axis(n, hop / _rate(self.sample) if hop else self.sample.seconds / n)
         return numbered(n)
@@ -260,25 +260,25 @@ def _rate(sample: Sample) -> float:
     return wave.shape[-1] / sample.seconds if isinstance(wave, torch.Tensor) and sample.seconds else 16_000.0
 
 
-def _stream(
+def _stack(
     axes: _Axes,
-    stream: str,
+    stack: str,
     layers: Sequence[Call] | Sequence[Tensor],
     number: int,
     widths: Mapping[str, int],
     model: str,
-) -> Stream:
-    """Return one stream of one sample, without its padding.
+) -> Stack:
+    """Return one stack of one sample, without its padding.
 
     Args:
         axes: The sample's axes.
-        stream: Name of the stream.
+        stack: Name of the stack.
         layers: Its calls, or its weights [batch, head, query, key].
         number: Index of the sample.
         widths: Padded length of "text" and "decoder", and the "batch" size.
         model: For messages.
     """
-    sides = {"decoder": ("decoder", "decoder"), "cross": ("decoder", "encoder")}.get(stream, (stream, stream))
+    sides = {"decoder": ("decoder", "decoder"), "cross": ("decoder", "encoder")}.get(stack, (stack, stack))
     own = {"decoder": axes.sample.decoder_ids or axes.sample.ids, "vision": None, "audio": None}
     found: list[Layer] = []
     for layer in layers:
@@ -304,7 +304,7 @@ def _stream(
             f"The attention of {model} cannot be traced: its layers differ in size ({sorted(sizes)})."
         )
     queries, keys = sizes.pop()
-    return Stream(tuple(found), axes.of(sides[0], queries), axes.of(sides[1], keys))
+    return Stack(tuple(found), axes.of(sides[0], queries), axes.of(sides[1], keys))
 
 
 def _size(layer: Call | Tensor) -> tuple[int, int, int]:

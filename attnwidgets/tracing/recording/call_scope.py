@@ -148,11 +148,11 @@ def _dispatched(key: tuple[int, str], plain: Callable[..., Any]) -> Callable[...
 @contextmanager
 def own_uncompiled(model: nn.Module, own: Callable[[], bool]) -> Iterator[None]:
     """Run a model's compiled modules uncompiled for whoever `own` is true for: graphs know no later hook."""
-    with ExitStack() as stack:
+    with ExitStack() as exits:
         for module in model.modules():
             if getattr(module, COMPILED, None) is not None:
                 plain = module._call_impl  # noqa: SLF001 - what torch calls where nothing was compiled
-                stack.enter_context(own_method(module, COMPILED, functools.partial(_instead, plain), own))
+                exits.enter_context(own_method(module, COMPILED, functools.partial(_instead, plain), own))
         yield
 
 

@@ -69,7 +69,7 @@ class Watch:
         self.values.append(values)
 
     def block_of(self, call: int, own: set[int], purpose: str) -> Invocation:
-        """Return the block of an attention call, given all calls of its stream."""
+        """Return the block of an attention call, given all calls of its stack."""
         alone = [one for one in self.around[call] if len(own.intersection(one.calls)) == 1]
         elements = [one for one in alone if id(one.module) in self.elements]
         if elements:
@@ -81,7 +81,7 @@ class Watch:
             return alone[-2]
         raise UnsupportedModelError(
             f"{purpose} is not available: no part of the model calls attention {call} and no other of its "
-            "stream, so that there is no block to look at"
+            "stack, so that there is no block to look at"
         )
 
     def norm_after(self, output: Tensor) -> nn.Module | None:
@@ -94,15 +94,15 @@ class Watch:
 def watching(model: nn.Module) -> Iterator[Watch]:
     """Watch a borrowed model; the hooks go when the block ends."""
     watch = Watch(model)
-    with ExitStack() as stack:
+    with ExitStack() as exits:
         for module in model.modules():
             if next(module.children(), None) is not None:
                 # Before the user's own hooks, which run again when the block is called again.
                 handle = module.register_forward_pre_hook(watch.before, prepend=True, with_kwargs=True)
-                stack.callback(handle.remove)
-                stack.callback(module.register_forward_hook(watch.after, with_kwargs=True).remove)
+                exits.callback(handle.remove)
+                exits.callback(module.register_forward_hook(watch.after, with_kwargs=True).remove)
             elif "norm" in type(module).__name__.lower():
-                stack.callback(module.register_forward_pre_hook(watch.norm).remove)
+                exits.callback(module.register_forward_pre_hook(watch.norm).remove)
         yield watch
 
 

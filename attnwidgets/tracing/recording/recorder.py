@@ -160,7 +160,7 @@ class Pass:
     Args:
         outputs: What the model returned.
         calls: Its attention calls, or () where the model returned its weights itself.
-        given: Weights by stream as the model returned them, [batch, head, query, key] per layer.
+        given: Weights by stack as the model returned them, [batch, head, query, key] per layer.
         note: What the reader should know about how it was recorded; "" if nothing.
     """
 
@@ -355,7 +355,7 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
                 f"and it takes no output_attentions. {ELSEWHERE}"
             ) from error
     given: dict[str, tuple[Tensor, ...]] = {}
-    for stream, key in (
+    for stack, key in (
         ("self", "attentions"),
         ("encoder", "encoder_attentions"),
         ("decoder", "decoder_attentions"),
@@ -365,7 +365,7 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
         if isinstance(layers, torch.Tensor):
             layers = (layers,)
         if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
-            given[stream] = tuple(layer.detach() for layer in layers)
+            given[stack] = tuple(layer.detach() for layer in layers)
     if not given:
         raise UnsupportedModelError(
             f"The attention of {name} cannot be traced: {reason}, "

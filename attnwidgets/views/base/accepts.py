@@ -19,7 +19,7 @@ RECORDED = ("attention", "rollout")
 
 def is_trace(shown: Any) -> bool:
     """Return whether something is a trace."""
-    return hasattr(shown, "attention_layer") and hasattr(shown, "streams")
+    return hasattr(shown, "attention_layer") and hasattr(shown, "stacks")
 
 
 def is_explanation(shown: Any) -> bool:
@@ -32,11 +32,11 @@ def is_explanation(shown: Any) -> bool:
 
 
 def attention_of(trace: Any) -> list[Any]:
-    """Return the attention of every stream of a trace, the default one first."""
+    """Return the attention of every stack of a trace, the default one first."""
     from attnwidgets.explanations.mixing.attention import attention
 
-    streams = [trace.default_stream, *(name for name in trace.streams if name != trace.default_stream)]
-    return [attention(trace, stream=name) for name in streams]
+    stacks = [trace.default_stack, *(name for name in trace.stacks if name != trace.default_stack)]
+    return [attention(trace, stack=name) for name in stacks]
 
 
 def offered(
@@ -57,7 +57,7 @@ def offered(
     """
     if isinstance(shown, (list, tuple)) and shown and all(is_trace(item) for item in shown):
         raise TypeError(f"{view}() shows one trace, and was given {len(shown)}: make a view of each.")
-    if isinstance(shown, (list, tuple)) and _streams_of_one(shown):
+    if isinstance(shown, (list, tuple)) and _stacks_of_one(shown):
         if methods:
             raise ValueError(f"{view}() was given maps, and methods= chooses among those of a trace.")
         return list(shown), []
@@ -76,12 +76,12 @@ def offered(
     return _from_trace(shown, methods)
 
 
-def _streams_of_one(shown: Sequence[Any]) -> bool:
-    """Return whether these are maps of one trace by one method, each of another stream."""
-    if not shown or not all(hasattr(item, "query") and hasattr(item, "stream") for item in shown):
+def _stacks_of_one(shown: Sequence[Any]) -> bool:
+    """Return whether these are maps of one trace by one method, each of another stack."""
+    if not shown or not all(hasattr(item, "query") and hasattr(item, "stack") for item in shown):
         return False
     alike = {(item.trace_id, item.method) for item in shown}
-    return len(alike) == 1 and len({item.stream for item in shown}) == len(shown)
+    return len(alike) == 1 and len({item.stack for item in shown}) == len(shown)
 
 
 def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry]]:
@@ -91,7 +91,7 @@ def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry
     found: list[Any] = []
     # A view opens with the first of the methods that are named.
     made = [name for name in names if name in RECORDED or name == names[0]] or list(RECORDED)
-    if not names and trace.is_signed(trace.default_stream):
+    if not names and trace.is_signed(trace.default_stack):
         made = ["attention"]  # rows that may sum to nothing cannot be rolled out: the menu says so
     refused: dict[str, str] = {}
     for name in made:

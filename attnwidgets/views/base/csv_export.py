@@ -17,7 +17,7 @@ _NUMBER = 13  # bytes of a number in it
 
 
 def part_of_csv(
-    store: TileStore, method: str, stream: str, unit: str, layer: int, head: int | str, first: int = 0
+    store: TileStore, method: str, stack: str, unit: str, layer: int, head: int | str, first: int = 0
 ) -> dict[str, Any]:
     """Return one matrix as CSV: a row for each query (or target), a column for each key, all digits.
 
@@ -27,7 +27,7 @@ def part_of_csv(
     Args:
         store: Where it is.
         method: Key of the method.
-        stream: Name of the stream.
+        stack: Name of the stack.
         unit: The unit.
         layer: Number of the layer.
         head: Number of the head, or a reduction.
@@ -41,8 +41,8 @@ def part_of_csv(
         IndexError: There is no such layer, head or row.
         ValueError: The layer is not computed yet.
     """
-    wanted = (method, stream, unit)
-    source = next((s for s in store.sources() if (s.method, s.stream, s.unit) == wanted), None)
+    wanted = (method, stack, unit)
+    source = next((s for s in store.sources() if (s.method, s.stack, s.unit) == wanted), None)
     if source is None:
         raise LookupError(f"{method!r} by {unit} is no longer shown; run the cell again.")
     if layer in source.layers and layer not in source.ready:

@@ -61,7 +61,7 @@ class Entry:
         }
 
     def make(self, target: int | None = None, foil: int | None = None) -> list[Any]:
-        """Return what the method says of every stream it can follow, the trace's default one first.
+        """Return what the method says of every stack it can follow, the trace's default one first.
 
         Args:
             target: Class or token that is explained; None: what the model predicts.
@@ -71,14 +71,14 @@ class Entry:
         Raises:
             ValueError: Where it can follow none; and whatever else the method raises.
         """
-        made = [self._of(name, target, foil) for name in _streams(self.method, self.trace)]
+        made = [self._of(name, target, foil) for name in _stacks(self.method, self.trace)]
         found = [explanation for explanation in made if not isinstance(explanation, ValueError)]
         if not found:
             raise made[0]
         return found
 
-    def _of(self, stream: str | None, target: int | None, foil: int | None) -> Any:
-        options: dict[str, Any] = {"stream": stream} if stream else {}
+    def _of(self, stack: str | None, target: int | None, foil: int | None) -> Any:
+        options: dict[str, Any] = {"stack": stack} if stack else {}
         if target is not None:
             options["target"] = target
         explain = self.method.function
@@ -94,18 +94,18 @@ class Entry:
             return error
 
 
-def _streams(method: Method, trace: Any) -> list[str | None]:
+def _stacks(method: Method, trace: Any) -> list[str | None]:
     """Return what a method can be asked about: None is its default."""
-    others = [name for name in trace.streams if name != trace.default_stream]
-    return [None, *(others if "stream" in method.options else [])]
+    others = [name for name in trace.stacks if name != trace.default_stack]
+    return [None, *(others if "stack" in method.options else [])]
 
 
 def _refusal(method: Method, trace: Any) -> str:
-    """Return "" where a method serves any stream of a trace, else why not the default one."""
+    """Return "" where a method serves any stack of a trace, else why not the default one."""
     if method.required:
         wanted = " and ".join(f"{name}=..." for name in method.required)
         return f"takes {wanted}: aw.{method.name}(trace, {wanted}) in a cell shows it"
-    reasons = [method.refusal(trace, name) for name in _streams(method, trace)]
+    reasons = [method.refusal(trace, name) for name in _stacks(method, trace)]
     return reasons[0] if all(reasons) else ""
 
 

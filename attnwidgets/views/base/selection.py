@@ -93,7 +93,7 @@ _OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_jso
 
 
 class Selection(SharedModel):
-    """Layer, head, unit, method, stream, pinned cell, target and foil, shared among linked views.
+    """Layer, head, unit, method, stack, pinned cell, target and foil, shared among linked views.
 
     Setting a trait moves every view. `layer` is a number, `head` a number, `"mean"`, `"max"` or `"-"` (no
     head axis); numbers are the model's own, from 0. `pinned` is None or `(query, key)`, counted in `unit`, or
@@ -112,13 +112,13 @@ class Selection(SharedModel):
     `{"kind": "ablate", "layer": 3, "head": 1}` (with `"how": "zero"` or `"mean"`, over the text) or
     `{"kind": "row", "layer": 3, "head": 1, "query": 5, "to": "uniform"}` (or `"one_hot"` with the `"key"`
     that is read, or `"free"` with the `"amount"`, 0 to 1, of what can move; tokens by position), with
-    `"stream"` where there are several. Maps show the model as recorded; `view.interventions()` makes of
+    `"stack"` where there are several. Maps show the model as recorded; `view.interventions()` makes of
     them what `trace.rerun` takes. Assign the tuple anew to change it; `undo()` takes the last one back.
 
     Raises:
         IndexError: A layer, head, feature, pinned index, class or token out of range; the message
             names the range.
-        ValueError: An unknown unit, method, stream, reduction, class, token or kind of intervention; the
+        ValueError: An unknown unit, method, stack, reduction, class, token or kind of intervention; the
             message lists what there is.
         TypeError: Interventions that are no list of dicts.
     """
@@ -127,7 +127,7 @@ class Selection(SharedModel):
     head = AnyTrait(0).tag(sync=True)
     unit = Unicode("token").tag(sync=True)
     method = Unicode("").tag(sync=True)
-    stream = Unicode("self").tag(sync=True)
+    stack = Unicode("self").tag(sync=True)
     pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
     target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
@@ -169,7 +169,7 @@ class Selection(SharedModel):
     def __repr__(self) -> str:
         return (
             f"Selection(layer={self.layer}, head={self.head!r}, unit={self.unit!r}, method={self.method!r}, "
-            f"stream={self.stream!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r}, "
+            f"stack={self.stack!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r}, "
             f"inside={self.inside!r}, interventions={self.interventions!r})"
         )
 
@@ -226,10 +226,10 @@ class Selection(SharedModel):
         self._make(method)
         return self._among("method", method, (s.method for store in self._stores for s in store.sources()))
 
-    @validate("stream")
-    def _check_stream(self, proposal: dict[str, Any]) -> str:
+    @validate("stack")
+    def _check_stack(self, proposal: dict[str, Any]) -> str:
         return self._among(
-            "stream", proposal["value"], (s.stream for store in self._stores for s in store.sources())
+            "stack", proposal["value"], (s.stack for store in self._stores for s in store.sources())
         )
 
     @validate("target")

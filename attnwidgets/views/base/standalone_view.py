@@ -9,7 +9,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.view import PLAIN_OPTIONS, View
 from attnwidgets.views.wire.eager import Pack
-from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.header import describe
 from attnwidgets.views.wire.store import TileStore
 
@@ -72,8 +72,8 @@ class StandaloneView(View):
     def complete(self, layers: Collection[int] | None = None) -> None:
         """Compute what is missing: nothing is."""
 
-    def _topics(self) -> Mapping[str, Topic]:
-        return {"csv": Topic(self._csv, for_page=lambda: ({},))}
+    def _topics(self) -> Mapping[str, Handler]:
+        return {"csv": Handler(self._csv, for_page=lambda: ({},))}
 
     def _csv(self, **_: Any) -> Answer:
         return self._table(), []

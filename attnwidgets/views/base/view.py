@@ -21,7 +21,7 @@ from attnwidgets.views.base.menu import entries_of, outdated
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
 from attnwidgets.views.text.target_rows import are_attributions, beside
-from attnwidgets.views.wire.handlers import Questions, Topic
+from attnwidgets.views.wire.handlers import Handler, Questions
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PLAIN_OPTIONS: dict[str, Any] = {
     "method": None,
     "unit": None,
-    "stream": None,
+    "stack": None,
     "indexBase": 0,
     "title": "",
     "marks": [],
@@ -161,8 +161,8 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
-        page = Topic(self._copy, runs_model=True)
-        self._questions = Questions({"csv": Topic(self._csv), "page": page, **self._topics()}, self._tell)
+        page = Handler(self._copy, runs_model=True)
+        self._questions = Questions({"csv": Handler(self._csv), "page": page, **self._topics()}, self._tell)
         self.on_msg(lambda _, content, __: self._questions.receive(content))
         CELLS.mark(self)
 
@@ -184,7 +184,7 @@ class View(anywidget.AnyWidget):
         """Return the options that the reader changes, as they are now."""
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         """Return what this view's browser side may ask; called once, at the end of `__init__`."""
         return {}
 
@@ -209,12 +209,12 @@ class View(anywidget.AnyWidget):
         store.acquire(self._holder)
         selection = SELECTIONS.get(shared)
         keys = self._register(store, selection)
-        stream = main.stream or "self"
-        base = next(s for s in store.sources() if (s.method, s.stream) == (keys[0], stream))
+        stack = main.stack or "self"
+        base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
         if fixed:
             # A view of one map shows this map, whatever an Explorer beside it is switched to.
             self._options["method"] = keys[0]
-            self._options["stream"] = base.stream
+            self._options["stack"] = base.stack
             if main.unit != base.unit:
                 self._options["unit"] = main.unit
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
@@ -226,7 +226,7 @@ class View(anywidget.AnyWidget):
                 head="-" if base.heads is None else base.heads[0],
                 unit=self._first_unit(),
                 method=keys[0],
-                stream=base.stream,
+                stack=base.stack,
             )
             SELECTIONS.keep(shared, selection)
         selection.acquire(self._holder)
@@ -304,7 +304,7 @@ class View(anywidget.AnyWidget):
             if key in self._keys and not entry.refusal:
                 self.store.make(key)
         missing = {
-            (source.method, source.stream, layer): source
+            (source.method, source.stack, layer): source
             for source in self.sources()
             for layer in source.layers
             if layer not in source.ready and (layers is None or layer in layers)

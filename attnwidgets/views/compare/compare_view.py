@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
 from attnwidgets.views.compare.items import items_of
-from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,11 +78,11 @@ class CompareView(View):
         """What the strips are called, from top to bottom."""
         return tuple(item.name for item in self._compared.items)
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         slow = self._compared.on_demand
         return {
-            "strips": Topic(self._strips, runs_model=slow, for_page=self._places, at_once=self._opening),
-            "agreement": Topic(
+            "strips": Handler(self._strips, runs_model=slow, for_page=self._places, at_once=self._opening),
+            "agreement": Handler(
                 self._agreement,
                 runs_model=slow,
                 for_page=lambda: self._rankings(self._places()),

@@ -191,7 +191,7 @@ class Compared:
         common: dict[str, Any] = {
             "unit": self.unit,
             "method": "comparison",
-            "stream": first.stream,
+            "stack": first.stack,
             "provenance": provenance,
             "trace_id": first.trace_id,
             "predictions": first.predictions,

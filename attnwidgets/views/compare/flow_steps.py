@@ -33,7 +33,7 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
     """Return what every token is made of in every layer [layer, query, key], in shares of the layer's input.
 
     Args:
-        shown: A trace (then: its attention), a map of a stream that attends to itself, heads averaged, or a
+        shown: A trace (then: its attention), a map of a stack that attends to itself, heads averaged, or a
             ContributionGraph: its parts are added, with what goes past attention and past the feed-forward
             layer on the diagonal.
         residual_weight: Share of the residual connection that is mixed in, as in `aw.rollout`; None: 0.5
@@ -74,7 +74,7 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
         stochastic=True,
         signed=False,
         method="flow",
-        stream=source.stream,
+        stack=source.stack,
         provenance={**about, "title": title, "options": {"residual_weight": weight}},
         trace_id=source.trace_id,
         warning=source.warning,

@@ -19,7 +19,7 @@ class FlowView(View):
     All layers are computed when the view is made.
 
     Args:
-        shown: A trace (then: its attention), a MixingMap of a stream that attends to itself (heads are
+        shown: A trace (then: its attention), a MixingMap of a stack that attends to itself (heads are
             averaged), or a ContributionGraph (its heads, residuals and feed-forward layers are added up).
             No map that is cumulative already, such as rollout's: give the one that it is of.
         residual_weight: Share of the residual connection that is mixed in, as in `aw.rollout`; None: 0.5

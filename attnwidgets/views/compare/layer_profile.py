@@ -12,7 +12,7 @@ from attnwidgets._selecting import position
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
 from attnwidgets.views.compare.items import layered_items
-from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,9 +92,9 @@ class LayerProfile(View):
             found.extend(places)
         return list(dict.fromkeys(found))
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         return {
-            "profile": Topic(
+            "profile": Handler(
                 self._profile,
                 runs_model=self._compared.on_demand,
                 for_page=self._for_page,

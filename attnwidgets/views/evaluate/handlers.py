@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.keys import asked_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _KEPT = 64
 """Answers that are remembered, so that looking at one again, or writing a page, runs nothing."""
 
 
-def removal_topics(view: View, trace: Any) -> dict[str, Topic]:
+def removal_topics(view: View, trace: Any) -> dict[str, Handler]:
     """Return the topics of a view that holds a removal panel; nothing where no model predicts.
 
     "removal" are the curves of the explanation that is looked at, "removal_baselines" those of chance and of
@@ -43,11 +43,11 @@ def removal_topics(view: View, trace: Any) -> dict[str, Topic]:
     return Removals(view, trace, None, draws=10, seed=0, held=False).topics()
 
 
-def usual_operator(trace: Any, target: Target, stream: str) -> Operator:
+def usual_operator(trace: Any, target: Target, stack: str) -> Operator:
     """Return the operator that a view opens with: "mask" where it is possible, or the first that is."""
     from attnwidgets.evaluate.removals.removal import refusals
 
-    reasons = refusals(trace, target, stream)
+    reasons = refusals(trace, target, stack)
     return next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
 
 
@@ -74,16 +74,16 @@ class Removals:
             "removal_baselines": {},
         }
 
-    def topics(self) -> dict[str, Topic]:
+    def topics(self) -> dict[str, Handler]:
         """Return what can be asked."""
         return {
-            "removal": Topic(
+            "removal": Handler(
                 self._steps,
                 runs_model=True,
                 for_page=lambda: self._for_page("removal"),
                 at_once=lambda: self._opening("removal"),
             ),
-            "removal_baselines": Topic(
+            "removal_baselines": Handler(
                 self._baselines,
                 runs_model=True,
                 for_page=lambda: self._for_page("removal_baselines"),
@@ -121,12 +121,12 @@ class Removals:
             meta = {
                 "operator": removal.operator,
                 "operators": [
-                    list(item) for item in refusals(self._trace, removal.target, removal.stream).items()
+                    list(item) for item in refusals(self._trace, removal.target, removal.stack).items()
                 ],
                 "target": removal.target.label,
                 "title": removal.target.title,
                 "score": steps.score,
-                "stream": removal.stream,
+                "stack": removal.stack,
                 "steps": list(steps.ks),
                 "order": steps.order.tolist(),
                 "outcomes": [[index, outcome_name(self._trace, index)] for index in outcomes],
@@ -156,7 +156,7 @@ class Removals:
             return meta, [_packed(part) for part in (mean, low, high, lines.oracle)]
 
         # They do not depend on the explanation: another method finds them here.
-        key = (removal.stream, removal.unit.name, removal.unit.spans, target, removal.operator)
+        key = (removal.stack, removal.unit.name, removal.unit.spans, target, removal.operator)
         args = {"source": source, "target": target, "operator": operator}
         return self._answer("removal_baselines", args, key, answer)
 
@@ -186,13 +186,13 @@ class Removals:
         from attnwidgets.explanations.targets.named import resolve_target
 
         explanation = source.explanation
-        stream = stream_of(explanation, self._trace)
+        stack = stack_of(explanation, self._trace)
         wanted = self._target if target is None and self._target is not None else target
         read = resolve_target(self._trace, wanted, method="removal")
-        chosen: Any = operator or usual_operator(self._trace, read, stream)
-        require_operator(self._trace, chosen, read, stream)
+        chosen: Any = operator or usual_operator(self._trace, read, stack)
+        require_operator(self._trace, chosen, read, stack)
         axis = explanation.axis if source.attributions else explanation.key
-        return Removal(self._trace, axis.units[source.unit], stream, read, chosen)
+        return Removal(self._trace, axis.units[source.unit], stack, read, chosen)
 
     # -- pages ---------------------------------------------------------------------------------------
 
@@ -221,12 +221,12 @@ class Removals:
         view, selection = self._view, self._view.selection
         options = view.options
         wanted = options["method"] or selection.method
-        stream = options["stream"] or selection.stream
+        stack = options["stack"] or selection.stack
         offered = view.sources()
         held = [one for one in offered if one.method == wanted] or [
             one for one in offered if one.method == offered[0].method
         ]
-        held = [source for source in held if source.stream == stream] or held
+        held = [source for source in held if source.stack == stack] or held
         for source in sorted(held, key=lambda one: one.unit != selection.unit):
             layer = min(source.layers, key=lambda number: abs(number - selection.layer))
             head = selection.head
@@ -281,16 +281,16 @@ def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray
     return np.asarray(rows.mean(axis=0))
 
 
-def stream_of(explanation: Any, trace: Any) -> str:
-    """Return the stream whose elements an explanation's columns are.
+def stack_of(explanation: Any, trace: Any) -> str:
+    """Return the stack whose elements an explanation's columns are.
 
     Raises:
         ValueError: It is of another input.
     """
-    from attnwidgets.evaluate.examples.explained_input import stream_of_axis
+    from attnwidgets.evaluate.examples.explained_input import stack_of_axis
 
     axis = explanation.axis if hasattr(explanation, "axis") else explanation.key
-    return stream_of_axis(axis, explanation.stream, trace, str(explanation.method), "the trace")
+    return stack_of_axis(axis, explanation.stack, trace, str(explanation.method), "the trace")
 
 
 def _stand_in(trace: Any, operator: str) -> str:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base.accepts import is_explanation, is_trace
 from attnwidgets.views.base.view import View
-from attnwidgets.views.evaluate.handlers import Removals, stream_of, usual_operator
+from attnwidgets.views.evaluate.handlers import Removals, stack_of, usual_operator
 
 if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.views.wire.handlers import Topic
+    from attnwidgets.views.wire.handlers import Handler
 
 
 class RemovalView(View):
@@ -84,10 +84,10 @@ class RemovalView(View):
                 message = f"RemovalView(): {name!r} gave a {type(shown).__name__}, not Attributions or a map."
                 raise TypeError(message)
             options["methods"] = [shown.method]
-        stream = trace.default_stream if explanation is None else stream_of(shown, trace)
+        stack = trace.default_stack if explanation is None else stack_of(shown, trace)
         self._given = explanation is not None
-        self._operator = usual_operator(trace, read, stream) if operator is None else operator
-        require_operator(trace, self._operator, read, stream)
+        self._operator = usual_operator(trace, read, stack) if operator is None else operator
+        require_operator(trace, self._operator, read, stack)
         self._removals = Removals(
             self, trace, None if target is None else read, draws=draws, seed=seed, held=True
         )
@@ -100,5 +100,5 @@ class RemovalView(View):
     def _own_options(self) -> dict[str, Any]:
         return {"operator": self._operator}
 
-    def _topics(self) -> dict[str, Topic]:
+    def _topics(self) -> dict[str, Handler]:
         return self._removals.topics()

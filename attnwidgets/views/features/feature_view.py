@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from attnwidgets.sae.corpus_statistics.stats import FeatureStats
-    from attnwidgets.views.wire.handlers import Topic
+    from attnwidgets.views.wire.handlers import Handler
 
 
 _OF_VIEWS = tuple(
@@ -73,5 +73,5 @@ class FeatureView(View):
         """The statistics that are shown, with the names that the reader gave: `view.stats[0].save(path)`."""
         return tuple(look.stats for look in self._features.saes if look.stats is not None)
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         return self._features.topics(self, **self._PARTS_SHOWN)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from attnwidgets.sae.corpus_statistics.stats import FeatureStats
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.views.features.payloads import activations_of, columns_of, page_of
-from attnwidgets.views.wire.handlers import Topic, first
+from attnwidgets.views.wire.handlers import Handler, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class Looked:
             "layer": self.layer,
             "features": self.d_sae,
             "site": site_of(self.activations or self.stats),
-            "stream": "" if self.activations is None else self.activations.stream,
+            "stack": "" if self.activations is None else self.activations.stack,
             "onText": self.activations is not None,
             "skipsFirst": self.activations is not None and self.activations.skips_first,
             "counted": self.stats is not None,
@@ -153,9 +153,9 @@ class Features:
                 )
         return cls(view, read, stats)
 
-    def topics(self, view: View, *, table: bool, panel: bool, strip: bool) -> dict[str, Topic]:
+    def topics(self, view: View, *, table: bool, panel: bool, strip: bool) -> dict[str, Handler]:
         """Return what the browser side of a view may ask; answers hold the feature that it has selected."""
-        found: dict[str, Topic] = {}
+        found: dict[str, Handler] = {}
 
         def selected() -> list[int]:
             feature = view.selection.feature
@@ -168,7 +168,7 @@ class Features:
         if any(look.stats is not None for look in self.saes):
             found["columns"] = _shown(self._columns, self._counted if table else _none)
             found["feature"] = _shown(self._page, (lambda: self._pages(selected())) if panel else _none)
-            found["name"] = Topic(self._name)
+            found["name"] = Handler(self._name)
         return found
 
     def _activations(self, of: int, unit: str, selected: Sequence[int]) -> Answer:
@@ -270,9 +270,9 @@ def _where(stats: FeatureStats, feature: int) -> Attributions:
     )
 
 
-def _shown(answer: Callable[..., Answer], for_page: Arguments) -> Topic:
+def _shown(answer: Callable[..., Answer], for_page: Arguments) -> Handler:
     """Return a topic that a view asks about as it opens, where it shows what is told."""
-    return Topic(answer, for_page=for_page, at_once=first(for_page))
+    return Handler(answer, for_page=for_page, at_once=first(for_page))
 
 
 def _none() -> tuple[Mapping[str, Any], ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets.views.base.accepts import is_trace
 from attnwidgets.views.features.feature_view import FeatureView
-from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,12 +110,14 @@ class SteerView(FeatureView):
             "held": held,
         }
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         named = {name: topic for name, topic in super()._topics().items() if name == "name"}
         return {
             **named,
-            "reach": Topic(self._reach, runs_model=True, for_page=self._reached, at_once=self._reached),
-            "steered": Topic(self._compared, runs_model=True, for_page=self._for_page, at_once=self._opening),
+            "reach": Handler(self._reach, runs_model=True, for_page=self._reached, at_once=self._reached),
+            "steered": Handler(
+                self._compared, runs_model=True, for_page=self._for_page, at_once=self._opening
+            ),
         }
 
     def _opened(self) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.handlers import Topic, first
+from attnwidgets.views.wire.handlers import Handler, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ PAGE_CELLS = 20_000_000
 """Attention weights of a map beyond which a page is written without its statistics: that would take long."""
 
 
-def head_topics(view: View) -> dict[str, Topic]:
+def head_topics(view: View) -> dict[str, Handler]:
     """Return the topics of a view that shows a grid of heads.
 
     "statistics" lists, at once, what can be said of the heads of a source, with the reason where something
@@ -39,10 +39,10 @@ def head_topics(view: View) -> dict[str, Topic]:
         return {"names": list(stats.names), "heads": len(stats.heads or (0,))}, [values.tobytes()]
 
     return {
-        "statistics": Topic(
+        "statistics": Handler(
             described, for_page=lambda: _for_page(view), at_once=first(lambda: _for_page(view))
         ),
-        "head_statistics": Topic(measured, runs_model=True, for_page=lambda: _for_page(view)),
+        "head_statistics": Handler(measured, runs_model=True, for_page=lambda: _for_page(view)),
     }
 
 

@@ -14,7 +14,7 @@ from attnwidgets.views.wire.reader import is_attributions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attnwidgets.views.wire.handlers import Topic
+    from attnwidgets.views.wire.handlers import Handler
 
 
 ORDERS = ("all", "within", "groups", "layers")
@@ -100,6 +100,6 @@ class HeadGrid(Intervening):
                 raise ValueError(f"HeadGrid(sort={one.name!r}): {refusal}.")
         return {"grid": dict(self._grid)}
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         topics = self._intervention_topics(rows=False)
         return head_topics(self) | {"interventions": topics["interventions"]}

@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.axes import span
-from attnwidgets.views.wire.handlers import Topic, first
+from attnwidgets.views.wire.handlers import Handler, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,8 +70,8 @@ class HeadView(View):
         heads = [int(head) for head in self._heads]
         return {"heads": heads or None, "between": self._between}
 
-    def _topics(self) -> Mapping[str, Topic]:
-        return {"token": Topic(self._token, for_page=self._for_page, at_once=first(self._for_page))}
+    def _topics(self) -> Mapping[str, Handler]:
+        return {"token": Handler(self._token, for_page=self._for_page, at_once=first(self._for_page))}
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield the pinned token, the selected layer first: a page tells it exactly, also of a large map."""

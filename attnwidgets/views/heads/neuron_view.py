@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets.views.base.accepts import is_explanation, is_trace
 from attnwidgets.views.base.view import View
-from attnwidgets.views.wire.handlers import Topic, first
+from attnwidgets.views.wire.handlers import Handler, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,17 +54,17 @@ class NeuronView(View):
         self._options["method"], self._options["unit"] = self._explanations[0].method, "token"
         return traits
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         rows, keys = (partial(self._for_page, topic) for topic in ("attention_row", "attention_keys"))
         return {
-            "attention_row": Topic(self._row, for_page=rows, at_once=first(rows)),
-            "attention_keys": Topic(self._keys_of, for_page=keys, at_once=first(keys)),
+            "attention_row": Handler(self._row, for_page=rows, at_once=first(rows)),
+            "attention_keys": Handler(self._keys_of, for_page=keys, at_once=first(keys)),
         }
 
-    def _row(self, stream: str, layer: int, head: int, query: int) -> Answer:
+    def _row(self, stack: str, layer: int, head: int, query: int) -> Answer:
         from attnwidgets.explanations.mixing.attention_row import attention_row
 
-        row = attention_row(self._trace, int(layer), int(head), int(query), stream=str(stream))
+        row = attention_row(self._trace, int(layer), int(head), int(query), stack=str(stack))
         series = series_of(row)
         meta = {
             "dim": len(row.query),
@@ -76,38 +76,38 @@ class NeuronView(View):
         }
         return meta, [_packed(row.query), *(_packed(values) for values in series.values())]
 
-    def _keys_of(self, stream: str, layer: int, head: int) -> Answer:
+    def _keys_of(self, stack: str, layer: int, head: int) -> Answer:
         from attnwidgets.explanations.mixing.attention_row import key_vectors
 
-        keys = key_vectors(self._trace, int(layer), int(head), stream=str(stream))
+        keys = key_vectors(self._trace, int(layer), int(head), stack=str(stack))
         return {"keys": keys.shape[0], "dim": keys.shape[1]}, [_packed(keys)]
 
     def _for_page(self, topic: str) -> Iterator[dict[str, Any]]:
         """Yield the questions that a page answers: the pinned row, its head's others, other heads' own."""
         room = PAGE_BUDGET
         sent: set[tuple[str, int, int]] = set()
-        for stream, layer, head, query in self._nearest_first():
+        for stack, layer, head, query in self._nearest_first():
             (heads, _, depth), (kv_heads, keys, _) = (
-                tuple(states.shape) for states in self._trace.query_key(layer, stream)
+                tuple(states.shape) for states in self._trace.query_key(layer, stack)
             )
             kv_head = head // (heads // kv_heads)
             cost = _VALUE * (depth + _SERIES * keys)
-            is_new = (stream, layer, kv_head) not in sent
+            is_new = (stack, layer, kv_head) not in sent
             room -= cost + is_new * _VALUE * keys * depth
             if room < 0 and sent:
                 return
             if is_new:
-                sent.add((stream, layer, kv_head))
+                sent.add((stack, layer, kv_head))
                 if topic == "attention_keys":
-                    yield {"stream": stream, "layer": layer, "head": kv_head}
+                    yield {"stack": stack, "layer": layer, "head": kv_head}
             if topic == "attention_row":
-                yield {"stream": stream, "layer": layer, "head": head, "query": query}
+                yield {"stack": stack, "layer": layer, "head": head, "query": query}
 
     def _nearest_first(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield every (stream, layer, head, query), those first that a reader of a page asks for first."""
+        """Yield every (stack, layer, head, query), those first that a reader of a page asks for first."""
         selection, trace = self.selection, self._trace
-        stream = selection.stream if selection.stream in trace.streams else trace.default_stream
-        layers, queries = trace.n_layers(stream), len(trace.axes(stream)[0])
+        stack = selection.stack if selection.stack in trace.stacks else trace.default_stack
+        layers, queries = trace.n_layers(stack), len(trace.axes(stack)[0])
         layer = min(selection.layer, layers - 1)
         head = selection.head if isinstance(selection.head, int) else 0
         pinned = selection.pinned
@@ -116,16 +116,16 @@ class NeuronView(View):
         query = pinned.query if is_pinned else queries - 1
 
         def heads_of(number: int) -> list[int]:
-            return sorted(range(trace.n_heads(stream, number)), key=lambda at: at != head)
+            return sorted(range(trace.n_heads(stack, number)), key=lambda at: at != head)
 
         def rows() -> list[int]:
             return sorted(range(queries), key=lambda at: (at != query, abs(at - query)))
 
         numbers = sorted(range(layers), key=lambda at: abs(at - layer))
         first = heads_of(layer)[0]
-        yield from ((stream, layer, first, row) for row in rows())
-        yield from ((stream, number, at, query) for number in numbers for at in heads_of(number))
-        yield from ((stream, n, at, row) for n in numbers for at in heads_of(n) for row in rows())
+        yield from ((stack, layer, first, row) for row in rows())
+        yield from ((stack, number, at, query) for number in numbers for at in heads_of(number))
+        yield from ((stack, n, at, row) for n in numbers for at in heads_of(n) for row in rows())
 
 
 def _with_queries(trace: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.views.base.view import View
 from attnwidgets.views.interventions.specs import Intervened, checked
-from attnwidgets.views.wire.handlers import Topic, first
+from attnwidgets.views.wire.handlers import Handler, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ class Intervening(View):
         """
         return self._intervened.interventions(self.selection.interventions)
 
-    def _intervention_topics(self, *, rows: bool = True) -> dict[str, Topic]:
+    def _intervention_topics(self, *, rows: bool = True) -> dict[str, Handler]:
         """Return what may be asked about interventions.
 
         "interventions" tells why there can be none; "changed" what the model says with some; of a row of
@@ -60,21 +60,21 @@ class Intervening(View):
             rows: Whether rows are asked for.
         """
         found = {
-            "interventions": Topic(
+            "interventions": Handler(
                 lambda: ({"refusal": self._intervened.refusal()}, []),
                 for_page=lambda: ({},),
                 at_once=lambda: ({},),
             ),
-            "changed": Topic(
+            "changed": Handler(
                 self._changed, runs_model=True, for_page=self._changes_for_page, at_once=self._active
             ),
         }
         if rows:
             found |= {
-                "own_row": Topic(
+                "own_row": Handler(
                     self._own_row, for_page=self._rows_for_page, at_once=first(self._rows_for_page)
                 ),
-                "free_row": Topic(self._free_row, runs_model=True, for_page=self._free_for_page),
+                "free_row": Handler(self._free_row, runs_model=True, for_page=self._free_for_page),
             }
         return found
 
@@ -100,28 +100,28 @@ class Intervening(View):
             "rows": rows,
         }, []
 
-    def _own_row(self, stream: str, layer: int, head: int, query: int) -> Answer:
+    def _own_row(self, stack: str, layer: int, head: int, query: int) -> Answer:
         trace = self._intervened.trace
         if trace is None:
             raise ValueError(f"an attention row is not here: {self._intervened.refusal()}.")
         spec = {
             "kind": "row",
-            "stream": stream,
+            "stack": stack,
             "layer": layer,
             "head": head,
             "query": query,
             "to": "uniform",
         }
         checked([spec], self._intervened.reach)
-        row = trace.attention_rows(layer, [head], [query], stream)[0, 0].numpy()
-        queries, keys = (axis.units["token"] for axis in trace.axes(stream))
+        row = trace.attention_rows(layer, [head], [query], stack)[0, 0].numpy()
+        queries, keys = (axis.units["token"] for axis in trace.axes(stack))
         return {"query": queries.labels[query], "keys": list(keys.labels)}, [_packed(row)]
 
-    def _free_row(self, stream: str, layer: int, head: int, query: int) -> Answer:
+    def _free_row(self, stack: str, layer: int, head: int, query: int) -> Answer:
         why = self._intervened.refusal()
         if why:
             raise ValueError(f"a free row cannot be found: {why}.")
-        row, movable = self._intervened.free(str(stream), int(layer), int(head), int(query))
+        row, movable = self._intervened.free(str(stack), int(layer), int(head), int(query))
         return {"movable": movable}, [_packed(row)]
 
     # -- what a page holds -------------------------------------------------------------------------
@@ -158,11 +158,11 @@ class Intervening(View):
         place = self._looked_at()
         if place is None or self._intervened.reach is None:
             return
-        stream, layer, head, query = place
-        heads = range(self._intervened.reach.heads[stream][layer])
+        stack, layer, head, query = place
+        heads = range(self._intervened.reach.heads[stack][layer])
         for one in sorted(heads, key=lambda at: abs(at - head))[:_MOST_HEADS]:
-            yield {"kind": "ablate", "stream": stream, "layer": layer, "head": one, "how": "zero"}
-        row = {"kind": "row", "stream": stream, "layer": layer, "head": head, "query": query}
+            yield {"kind": "ablate", "stack": stack, "layer": layer, "head": one, "how": "zero"}
+        row = {"kind": "row", "stack": stack, "layer": layer, "head": head, "query": query}
         yield row | {"to": "uniform"}
         key = self._pinned("key")
         if key is not None:
@@ -176,10 +176,10 @@ class Intervening(View):
         rows = [_row_of(spec) for spec in self.selection.interventions if spec["kind"] == "row"]
         place = self._looked_at()
         if place is not None and self._intervened.reach is not None:
-            stream, layer, head, query = place
-            heads = range(self._intervened.reach.heads[stream][layer])
+            stack, layer, head, query = place
+            heads = range(self._intervened.reach.heads[stack][layer])
             near = sorted(heads, key=lambda at: abs(at - head))[:_MOST_HEADS]
-            rows += [{"stream": stream, "layer": layer, "head": one, "query": query} for one in near]
+            rows += [{"stack": stack, "layer": layer, "head": one, "query": query} for one in near]
         yield from {str(row): row for row in rows}.values()
 
     def _free_for_page(self) -> Iterator[dict[str, Any]]:
@@ -189,7 +189,7 @@ class Intervening(View):
         place = self._looked_at()
         rows = [_row_of(spec) for spec in specs]
         if place is not None and self._cost() <= PAGE_WORK:
-            rows.append(dict(zip(("stream", "layer", "head", "query"), place, strict=True)))
+            rows.append(dict(zip(("stack", "layer", "head", "query"), place, strict=True)))
         yield from {str(row): row for row in rows}.values()
 
     def _shows_attention(self) -> bool:
@@ -197,24 +197,24 @@ class Intervening(View):
         return any(source.method == "attention" for source in self.sources())
 
     def _looked_at(self) -> tuple[str, int, int, int] | None:
-        """Return stream, layer, head and token of the row that a page opens with; None where nothing runs."""
+        """Return stack, layer, head and token of the row that a page opens with; None where nothing runs."""
         reach = self._intervened.reach
         if reach is None or self._intervened.refusal():
             return None
-        stream = self.selection.stream if self.selection.stream in reach.heads else reach.stream
-        layer = min(self.selection.layer, len(reach.heads[stream]) - 1)
+        stack = self.selection.stack if self.selection.stack in reach.heads else reach.stack
+        layer = min(self.selection.layer, len(reach.heads[stack]) - 1)
         head = self.selection.head if isinstance(self.selection.head, int) else 0
         query = self._pinned("query")
-        last = reach.tokens[stream][0] - 1
-        return stream, layer, min(head, reach.heads[stream][layer] - 1), last if query is None else query
+        last = reach.tokens[stack][0] - 1
+        return stack, layer, min(head, reach.heads[stack][layer] - 1), last if query is None else query
 
     def _pinned(self, side: str) -> int | None:
         """Return the first token of what is pinned."""
         cell, trace = self.selection.pinned, self._intervened.trace
         if cell is None or trace is None:
             return None
-        stream = self.selection.stream if self.selection.stream in trace.streams else trace.default_stream
-        unit = trace.axes(stream)[side == "key"].units.get(cell.unit)
+        stack = self.selection.stack if self.selection.stack in trace.stacks else trace.default_stack
+        unit = trace.axes(stack)[side == "key"].units.get(cell.unit)
         at = getattr(cell, side)
         if unit is None or not 0 <= at < len(unit):
             return None
@@ -223,7 +223,7 @@ class Intervening(View):
 
 
 def _row_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: spec[key] for key in ("stream", "layer", "head", "query")}
+    return {key: spec[key] for key in ("stack", "layer", "head", "query")}
 
 
 def _largest(values: torch.Tensor) -> list[int]:

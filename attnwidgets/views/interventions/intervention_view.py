@@ -11,7 +11,7 @@ from attnwidgets.views.interventions.specs import Intervened
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attnwidgets.views.wire.handlers import Topic
+    from attnwidgets.views.wire.handlers import Handler
 
 
 class InterventionView(Intervening):
@@ -58,5 +58,5 @@ class InterventionView(Intervening):
             self._options["unit"] = "token"
         return traits
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         return self._intervention_topics()

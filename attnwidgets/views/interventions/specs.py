@@ -29,8 +29,8 @@ KINDS = ("ablate", "row")
 HOWS = ("zero", "mean")
 ROWS = ("uniform", "one_hot", "free")
 _TAKEN = {
-    "ablate": ("kind", "stream", "layer", "head", "how"),
-    "row": ("kind", "stream", "layer", "head", "query", "to", "key", "amount"),
+    "ablate": ("kind", "stack", "layer", "head", "how"),
+    "row": ("kind", "stack", "layer", "head", "query", "to", "key", "amount"),
 }
 _KEPT = 16  # lists of specs whose predictions are kept
 
@@ -40,14 +40,14 @@ class Reach:
     """What the specs of a trace may name.
 
     Args:
-        heads: How many heads every layer has, by stream.
-        tokens: How many queries and keys there are, by stream.
-        stream: The stream that is meant where none is named.
+        heads: How many heads every layer has, by stack.
+        tokens: How many queries and keys there are, by stack.
+        stack: The stack that is meant where none is named.
     """
 
     heads: Mapping[str, tuple[int, ...]]
     tokens: Mapping[str, tuple[int, int]]
-    stream: str
+    stack: str
 
     @staticmethod
     def of(trace: Trace) -> Reach:
@@ -55,10 +55,10 @@ class Reach:
         return Reach(
             {
                 name: tuple(trace.n_heads(name, layer) for layer in range(trace.n_layers(name)))
-                for name in trace.streams
+                for name in trace.stacks
             },
-            {name: (len(trace.axes(name)[0]), len(trace.axes(name)[1])) for name in trace.streams},
-            trace.default_stream,
+            {name: (len(trace.axes(name)[0]), len(trace.axes(name)[1])) for name in trace.stacks},
+            trace.default_stack,
         )
 
 
@@ -71,7 +71,7 @@ def checked(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
 
     Raises:
         TypeError: It is no list of dicts, or a number is none.
-        ValueError: An unknown kind, stream or key; the same head or row twice.
+        ValueError: An unknown kind, stack or key; the same head or row twice.
         IndexError: No such layer, head or token; the message names the range.
     """
     if isinstance(given, (str, bytes, dict)) or not hasattr(given, "__iter__"):
@@ -92,7 +92,7 @@ def checked(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
 
 def _place(spec: Spec) -> tuple[Any, ...]:
     """Return what a spec changes; of two for the same place one would be hidden by the other."""
-    return tuple(spec.get(key) for key in ("kind", "stream", "layer", "head", "query"))
+    return tuple(spec.get(key) for key in ("kind", "stack", "layer", "head", "query"))
 
 
 def _checked(name: str, given: Any, reach: Reach | None) -> Spec:
@@ -106,16 +106,16 @@ def _checked(name: str, given: Any, reach: Reach | None) -> Spec:
             raise ValueError(
                 f"{name}: {key!r} is not one of {listed(_TAKEN[kind])}.{suggest(str(key), _TAKEN[kind])}"
             )
-    stream = given.get("stream")
-    if stream is None:
-        stream = "self" if reach is None else reach.stream
+    stack = given.get("stack")
+    if stack is None:
+        stack = "self" if reach is None else reach.stack
     if reach is not None:
-        _one_of(name, "stream", stream, reach.heads)
-    heads = None if reach is None else reach.heads[stream]
-    queries, keys = (None, None) if reach is None else reach.tokens[stream]
+        _one_of(name, "stack", stack, reach.heads)
+    heads = None if reach is None else reach.heads[stack]
+    queries, keys = (None, None) if reach is None else reach.tokens[stack]
     layer = _number(name, "layer", given, None if heads is None else len(heads))
     head = _number(name, "head", given, None if heads is None else heads[layer])
-    spec: Spec = {"kind": kind, "stream": str(stream), "layer": layer, "head": head}
+    spec: Spec = {"kind": kind, "stack": str(stack), "layer": layer, "head": head}
     if kind == "ablate":
         return spec | {"how": _one_of(name, "how", given.get("how", "zero"), HOWS)}
     spec["query"] = _number(name, "query", given, queries)
@@ -207,21 +207,21 @@ class Intervened:
             return str(error)
         return ""
 
-    def free(self, stream: str, layer: int, head: int, query: int) -> tuple[NDArray[np.float64], float]:
+    def free(self, stack: str, layer: int, head: int, query: int) -> tuple[NDArray[np.float64], float]:
         """Return the row with which a head returns the same [key], and how much of it moved.
 
         Raises:
             ValueError, IndexError: There is no such row.
         """
-        found = self._freed(stream, layer, head, query)
+        found = self._freed(stack, layer, head, query)
         return found.rows[layer, head, query], float(found.movable[0, 0, 0])
 
-    def _freed(self, stream: str, layer: int, head: int, query: int) -> FreeAttention:
+    def _freed(self, stack: str, layer: int, head: int, query: int) -> FreeAttention:
         from attnwidgets.statistics.free_attention import free_attention
 
-        at = (stream, layer, head, query)
+        at = (stack, layer, head, query)
         if at not in self._free:
-            self._free[at] = free_attention(self._required(), layer, head, query, stream=stream)
+            self._free[at] = free_attention(self._required(), layer, head, query, stack=stack)
         return self._free[at]
 
     def interventions(self, specs: Sequence[Spec]) -> tuple[Intervention, ...]:
@@ -261,18 +261,18 @@ class Intervened:
         from attnwidgets.intervene.ablate_heads import ablate_heads
         from attnwidgets.intervene.edit_attention import edit_attention
 
-        trace, stream = self._required(), spec["stream"]
+        trace, stack = self._required(), spec["stack"]
         at = spec["layer"], spec["head"]
         if spec["kind"] == "ablate":
             mean = spec["how"] == "mean"
-            return ablate_heads(trace, at, spec["how"], reference=trace if mean else None, stream=stream)
+            return ablate_heads(trace, at, spec["how"], reference=trace if mean else None, stack=stack)
         query = spec["query"]
         if spec["to"] != "free":
-            return edit_attention(trace, at, spec["to"], query=query, key=spec.get("key"), stream=stream)
-        row = self._freed(stream, *at, query).row(*at, query, spec["amount"])
+            return edit_attention(trace, at, spec["to"], query=query, key=spec.get("key"), stack=stack)
+        row = self._freed(stack, *at, query).row(*at, query, spec["amount"])
         matrix = np.zeros((query + 1, len(row)))
         matrix[query] = row
-        made = edit_attention(trace, at, matrix, query=query, stream=stream)
+        made = edit_attention(trace, at, matrix, query=query, stack=stack)
         made.said = made.said.replace("set to a matrix", f"moved by {spec['amount']:g} of what is free")
         return made
 

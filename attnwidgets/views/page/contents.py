@@ -129,9 +129,9 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
 def looked_at(sources: Sequence[Source], selection: Any) -> Source | None:
     """Return the source that a selection looks at, or the first."""
     for source in sources:
-        if (source.method, source.stream, source.unit) == (
+        if (source.method, source.stack, source.unit) == (
             selection.method,
-            selection.stream,
+            selection.stack,
             selection.unit,
         ):
             return source

@@ -265,7 +265,7 @@ def _selection_state(selection: Any) -> dict[str, Any]:
         "head",
         "unit",
         "method",
-        "stream",
+        "stack",
         "pinned",
         "target",
         "foil",

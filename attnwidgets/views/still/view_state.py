@@ -33,7 +33,7 @@ class Shown:
         """Return what a view looks at now."""
         options, selection = view.options, view.selection
         sources = list(view.sources())
-        for name in ("method", "stream", "unit"):
+        for name in ("method", "stack", "unit"):
             wanted = options[name] or getattr(selection, name)
             sources = [one for one in sources if getattr(one, name) == wanted] or [
                 one for one in sources if getattr(one, name) == getattr(sources[0], name)
@@ -65,8 +65,8 @@ class Shown:
         base = self.view.options["indexBase"]
         words = [str(self.view.options["title"]) or self.source.title]
         if not self.view.options["title"]:
-            if self.source.stream != "self":
-                words.append(self.source.stream)
+            if self.source.stack != "self":
+                words.append(self.source.stack)
             if not self.source.attributions:
                 words.append(f"layer {self.layer + base}")
             if isinstance(head, str) and head != "-":

@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets.views.base.accepts import is_trace
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import Intervened
-from attnwidgets.views.wire.handlers import Topic
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,11 +40,11 @@ class Predictions(Intervening):
         self._intervened = Intervened.of(shown)
         super().__init__(shown, **options)
 
-    def _topics(self) -> Mapping[str, Topic]:
+    def _topics(self) -> Mapping[str, Handler]:
         return prediction_topics(self._predicts) | self._intervention_topics(rows=False)
 
 
-def prediction_topics(trace: Trace | None) -> dict[str, Topic]:
+def prediction_topics(trace: Trace | None) -> dict[str, Handler]:
     """Return what a panel of predictions asks of a trace; nothing where it predicts nothing."""
     if trace is None or getattr(trace, "logits", None) is None or not trace.predictions_title:
         return {}
@@ -53,9 +53,9 @@ def prediction_topics(trace: Trace | None) -> dict[str, Topic]:
         return ({},) if _reads_on(trace) else ()
 
     return {
-        "outcomes": Topic(lambda **args: _outcomes(trace, **args), for_page=_always, at_once=_always),
-        "surprisal": Topic(lambda: _surprisal(trace), for_page=surprised, at_once=surprised),
-        "continuations": Topic(lambda **args: _continuations(trace, **args), runs_model=True),
+        "outcomes": Handler(lambda **args: _outcomes(trace, **args), for_page=_always, at_once=_always),
+        "surprisal": Handler(lambda: _surprisal(trace), for_page=surprised, at_once=surprised),
+        "continuations": Handler(lambda **args: _continuations(trace, **args), runs_model=True),
     }
 
 
@@ -95,9 +95,9 @@ def _outcomes(trace: Trace, position: int | None = None) -> tuple[dict[str, Any]
 def _surprisal(trace: Trace) -> tuple[dict[str, Any], list[bytes]]:
     from attnwidgets.explanations.attribution.surprisal import MEASURES, surprisals
 
-    stream = "decoder" if "decoder" in trace.streams else trace.default_stream
+    stack = "decoder" if "decoder" in trace.stacks else trace.default_stack
     values = surprisals(trace) / MEASURES["bits"]
-    tokens = trace.axes(stream)[0].units["token"]
+    tokens = trace.axes(stack)[0].units["token"]
     known = values[np.isfinite(values)]
     meta = {
         "labels": list(tokens.labels),

@@ -60,7 +60,7 @@ def beside(shown: Sequence[Attributions], title: str = "") -> Attributions:
         residual=np.concatenate(residuals).tolist() if len(residuals) == len(shown) else None,
         map=_maps_beside([item.map for item in shown], labels, named),
         method=first.method,
-        stream=first.stream,
+        stack=first.stack,
         provenance={name: value for name, value in about.items() if name != "parts"} | {"title": named},
         trace_id=first.trace_id,
         warning="; ".join(dict.fromkeys(item.warning for item in shown if item.warning)),
@@ -100,7 +100,7 @@ def _maps_beside(maps: Sequence[Any], labels: Sequence[str], title: str) -> Any:
         stochastic=False,
         signed=True,
         method=first.method,
-        stream=first.stream,
+        stack=first.stack,
         provenance={**first.provenance, "title": title},
         trace_id=first.trace_id,
     )

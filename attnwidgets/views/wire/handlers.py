@@ -29,7 +29,7 @@ def first(arguments: Arguments) -> Arguments:
 
 
 @dataclass(frozen=True)
-class Topic:
+class Handler:
     """One thing that can be asked.
 
     Args:
@@ -58,7 +58,7 @@ class Questions:
     """
 
     def __init__(
-        self, topics: Mapping[str, Topic], send: Callable[[dict[str, Any], Sequence[bytes]], None]
+        self, topics: Mapping[str, Handler], send: Callable[[dict[str, Any], Sequence[bytes]], None]
     ) -> None:
         self._topics = topics
         self._send = send

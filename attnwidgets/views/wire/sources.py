@@ -1,4 +1,4 @@
-"""A source: one method in one unit and one stream, described for the browser and sent tile by tile."""
+"""A source: one method in one unit and one stack, described for the browser and sent tile by tile."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Source(Reader):
     ) -> None:
         self.method = method
         self.targets = targets
-        self.stream: str = getattr(explanation, "stream", "") or "self"
-        super().__init__(explanation, unit, f"{method}/{unit}/{self.stream}", whole)
+        self.stack: str = getattr(explanation, "stack", "") or "self"
+        super().__init__(explanation, unit, f"{method}/{unit}/{self.stack}", whole)
         # What would have to be computed to be known: room for a sign costs a bit of precision.
         self.signed = self._fact("signed", unknown=True, absent=self.attributions)
         self.stochastic = bool(self.ready) and self._holds_shares()
@@ -136,7 +136,7 @@ class Source(Reader):
             "method": self.method,
             "title": self.title,
             "unit": self.unit,
-            "stream": self.stream,
+            "stack": self.stack,
             "query": query,
             "key": key,
             "layers": list(self.layers),

@@ -160,7 +160,7 @@ class TileStore(SharedModel):
         for unit in [name for name in offered if name in units] or shown[: 1 if units else None]:
             asked = base_of(key) in self._askable
             about = (s.explanation for s in self.sources() if by_layer(s.method) == key)
-            whole = next((one for one in about if _stream(one) == _stream(explanation)), None)
+            whole = next((one for one in about if _stack(one) == _stack(explanation)), None)
             with self._lock:
                 source = Source(explanation, key, unit, targets=asked, whole=whole)
                 self._sources.setdefault(source.id, source)
@@ -183,7 +183,7 @@ class TileStore(SharedModel):
     def _held(self, explanation: Any) -> Source | None:
         """Return the source by which an explanation is known already: it may have more layers."""
         for held in self.sources():
-            if method_of(held.method) != explanation.method or held.stream != _stream(explanation):
+            if method_of(held.method) != explanation.method or held.stack != _stack(explanation):
                 continue
             found = in_unit(held.explanation, explanation.unit)
             if same(held.explanation, explanation) or same(found, explanation):
@@ -194,21 +194,21 @@ class TileStore(SharedModel):
         """Return the key of an entry of the menu: what the method made of it will be known by."""
         # A user may have registered another function by the same name.
         known = (key for key, held in self._menu.items() if held.method.function is entry.method.function)
-        key = next(known, None) or self._new_key(entry.name, *entry.trace.streams)
+        key = next(known, None) or self._new_key(entry.name, *entry.trace.stacks)
         with self._lock:
             self._menu[key] = entry  # what failed may be chosen again
         return key
 
     def _new_key_of(self, explanation: Any) -> str:
-        return self._new_key(str(explanation.method), _stream(explanation), bare=not is_special(explanation))
+        return self._new_key(str(explanation.method), _stack(explanation), bare=not is_special(explanation))
 
-    def _new_key(self, name: str, *streams: str, bare: bool = True) -> str:
+    def _new_key(self, name: str, *stacks: str, bare: bool = True) -> str:
         # A key never comes to mean other numbers: browsers keep tiles by it.
         key, number = (name, 1) if bare else (f"{name}#2", 2)
-        while any((key, stream) in self._used for stream in streams):
+        while any((key, stack) in self._used for stack in stacks):
             number += 1
             key = f"{name}#{number}"
-        self._used |= {(key, stream) for stream in streams}
+        self._used |= {(key, stack) for stack in stacks}
         return key
 
     def announce(self) -> None:
@@ -329,7 +329,7 @@ class TileStore(SharedModel):
             job = Job(number, "method", content.get("source"), text, lambda: self._choose(content))
             self._jobs.submit(job)
         elif (source := self._awaited(content)) is not None:
-            kind, layer = f"{source.method}/{source.stream}", content["layer"]
+            kind, layer = f"{source.method}/{source.stack}", content["layer"]
             text = f"{source.title}, layer {layer}"
             self._jobs.submit(Job(number, kind, layer, text, lambda: self._compute(content)))
         else:
@@ -371,8 +371,8 @@ def _says(whole: Any, layers: Any) -> bool:
     return whole is not layers and getattr(whole, "map", None) is layers
 
 
-def _stream(explanation: Any) -> str:
-    return getattr(explanation, "stream", "") or "self"
+def _stack(explanation: Any) -> str:
+    return getattr(explanation, "stack", "") or "self"
 
 
 def _open(explanation: Any, layer: int | None) -> None:

@@ -10,13 +10,13 @@ import { headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { createMenu } from "./menu.ts";
 import { renderPredictions } from "./Predictions.ts";
-import { methodsOf, streamsOf } from "./steps.ts";
+import { methodsOf, stacksOf } from "./steps.ts";
 import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
-  const stream = createMenu("stream", signal, (name) => ctx.selection.set({ stream: name }));
-  const heading = createHeading(ctx, method.field, stream.field, filterPlace(ctx));
+  const stack = createMenu("stack", signal, (name) => ctx.selection.set({ stack: name }));
+  const heading = createHeading(ctx, method.field, stack.field, filterPlace(ctx));
   const panel = (): HTMLElement => h("div.panel");
   const [slider, map, strip, layers, grid, predictions] = [panel(), panel(), panel(), panel(), panel(), panel()];
   // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
@@ -57,7 +57,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     else if (why) put(told, `No head can be knocked out: it ${why}.`);
     else {
       put(told, "");
-      knock(ctx, at.source.stream, at.layer, at.head, "zero");
+      knock(ctx, at.source.stack, at.layer, at.head, "zero");
     }
   });
 
@@ -70,10 +70,10 @@ export const renderExplorer = view((ctx, root, signal) => {
     const lost = ctx.tiles.status().state === "no-kernel";
     if (!isOther(header, options, source, ctx.layered().source, lost)) return;
     method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method);
-    const streams = options.stream ? [] : streamsOf(header, source.method);
-    stream.offer(
-      streams.map((name) => ({ value: name, label: name })),
-      source.stream,
+    const stacks = options.stack ? [] : stacksOf(header, source.method);
+    stack.offer(
+      stacks.map((name) => ({ value: name, label: name })),
+      source.stack,
     );
     const attributed = source.kind === "attributions";
     grid.hidden = attributed || source.layers.length * (source.heads?.length ?? 1) < 2;

@@ -248,6 +248,6 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   };
   signal.addEventListener("abort", () => bound.abort());
   return (changed) => {
-    if (!only(changed, "hover", "pinned", "tiles", "theme", "head", "unit", "method", "stream")) update();
+    if (!only(changed, "hover", "pinned", "tiles", "theme", "head", "unit", "method", "stack")) update();
   };
 });

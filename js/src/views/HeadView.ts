@@ -18,7 +18,7 @@ import { captionWords, edgeWords, lookWords, pairWords } from "./heads/words.ts"
 import { renderLayerSlider } from "./LayerSlider.ts";
 import { textWidth } from "./map/labels.ts";
 import { createSegments } from "./segments.ts";
-import { headAddress, moveLayer, plural, streamsOf, whereWords } from "./steps.ts";
+import { headAddress, moveLayer, plural, stacksOf, whereWords } from "./steps.ts";
 
 const BUDGETS = [200, 1000, 3000];
 const TALLEST = 560;
@@ -38,8 +38,8 @@ export const renderHeadView = view((ctx, root, signal) => {
     ctx.model.set("options", { ...ctx.model.get("options"), ...values });
     ctx.model.save_changes();
   };
-  const stream = h("select.button", { "aria-label": "stream" });
-  const heading = createHeading(ctx, stream, filterPlace(ctx));
+  const stack = h("select.button", { "aria-label": "stack" });
+  const heading = createHeading(ctx, stack, filterPlace(ctx));
   const slider = h("div");
   const everything = h("button.button", { type: "button" }, "all tokens");
   everything.title = "Show lines of all tokens while none is looked at";
@@ -271,12 +271,12 @@ export const renderHeadView = view((ctx, root, signal) => {
     const where = `${whereWords(ctx, { ...at, head: "-" })} · ${plural(source.unit)}, ${kind.join(" → ")}`;
     const title = heading.show(where);
     plot.ariaLabel = `${title}, ${where}. ${KEYS}`;
-    const streams = ctx.options.stream ? [] : streamsOf(ctx.header(), source.method);
-    stream.hidden = streams.length < 2;
-    if (stream.childElementCount !== streams.length) {
-      fill(stream, ...streams.map((name) => h("option", { value: name }, name)));
+    const stacks = ctx.options.stack ? [] : stacksOf(ctx.header(), source.method);
+    stack.hidden = stacks.length < 2;
+    if (stack.childElementCount !== stacks.length) {
+      fill(stack, ...stacks.map((name) => h("option", { value: name }, name)));
     }
-    stream.value = source.stream;
+    stack.value = source.stack;
     between.element.hidden = !isPair(query, key);
     names.forEach((el, i) => void put(el, kind[i] as string));
     everything.ariaPressed = String(showsAll);
@@ -356,7 +356,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     },
   });
   on(budget, signal, { change: soon });
-  on(stream, signal, { change: () => selection.set({ stream: stream.value }) });
+  on(stack, signal, { change: () => selection.set({ stack: stack.value }) });
   watchWidth(
     root,
     (now) => {

@@ -58,7 +58,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const toggle = (): void => {
     const at = headLookedAt(ctx);
     if (!at || typeof at.head !== "number" || refusal()) return;
-    knock(ctx, at.source.stream, at.layer, at.head, how.value as "zero" | "mean");
+    knock(ctx, at.source.stack, at.layer, at.head, how.value as "zero" | "mean");
   };
   on(act, signal, { click: toggle });
   onK(root, signal, toggle);
@@ -71,7 +71,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     const unasked = reason === answers.failure("interventions");
     put(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
     const head = at && typeof at.head === "number" ? at.head : null;
-    const out = at && head !== null && ablated(ctx, at.source.stream, at.layer, head);
+    const out = at && head !== null && ablated(ctx, at.source.stack, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";
     put(act, out ? `put ${name} back` : `knock out ${name}`);
     act.disabled = head === null || Boolean(reason);

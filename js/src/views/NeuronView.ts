@@ -82,7 +82,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const last = ctx.axisOf(source.query).labels.length - 1;
     const query = ctx.cell("pinned")?.query ?? -1;
     return {
-      stream: source.stream,
+      stack: source.stack,
       layer,
       head: typeof head === "number" ? head : (source.heads?.[0] ?? 0),
       query: query < 0 ? last : query,

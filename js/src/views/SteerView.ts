@@ -219,7 +219,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     fill(body, kind === "text" ? texts(meta) : outcomes(meta));
   };
   return (changed) => {
-    if (!only(changed, "hover", "pinned", "tiles", "theme", "layer", "head", "unit", "method", "stream")) {
+    if (!only(changed, "hover", "pinned", "tiles", "theme", "layer", "head", "unit", "method", "stack")) {
       if (changed.has("feature")) last = null;
       update();
     }

@@ -306,8 +306,8 @@ export const renderTokenStrip = view((around, root, signal) => {
 /** Elements that begin a paragraph, where the labels themselves show no line ends. */
 function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
   const { axes, sources } = ctx.header();
-  const { stream } = ctx.source();
-  const source = sources.find((one) => one.unit === "paragraph" && one.stream === stream);
+  const { stack } = ctx.source();
+  const source = sources.find((one) => one.unit === "paragraph" && one.stack === stack);
   const found = axes[source?.key ?? ""];
   if (!found || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
   const inside = found.labels.map((_, i) => i).filter((i) => !found.special[i]);

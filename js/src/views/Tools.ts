@@ -66,7 +66,7 @@ export const renderTools = view((ctx, root, signal) => {
   const values = (): Record<string, unknown> => {
     if (ctx.header().sources.length === 0) return {};
     const { source, layer, head } = ctx.resolved();
-    return { method: source.method, stream: source.stream, unit: source.unit, layer, head };
+    return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
   /** Without a kernel: the digits that the picture supports. */
   const approximate = (): string => {

@@ -49,7 +49,7 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
       const { source, notes } = ctx.resolved();
       const name = ctx.options.title || (fallback ?? source.title);
       put(title, name);
-      put(place, where && source.stream !== "self" ? `${source.stream} · ${where}` : where);
+      put(place, where && source.stack !== "self" ? `${source.stack} · ${where}` : where);
       put(note, [source.note, ...notes].filter(Boolean).join(" · "));
       put(warning, source.warning);
       put(status, ctx.tiles.status().message);

@@ -10,7 +10,7 @@ export function pinnedQuery(ctx: ViewContext): number | null {
   const axis = ctx.axisOf(source.key);
   if (cell.unit === source.unit) return cell.query < axis.labels.length ? cell.query : null;
   const header = ctx.header();
-  const origin = header.sources.find(({ unit, stream }) => unit === cell.unit && stream === source.stream);
+  const origin = header.sources.find(({ unit, stack }) => unit === cell.unit && stack === source.stack);
   const from = origin && header.axes[origin.query];
   const found = from ? translateIndex(cell.query, from, axis) : -1;
   return found < 0 ? null : found;

@@ -76,10 +76,10 @@ export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resol
   return heads === "" ? where : `${where} · ${heads}`;
 }
 
-/** Units a method offers in a stream, in the store's order, restricted to `allowed` unless that is empty. */
+/** Units a method offers in a stack, in the store's order, restricted to `allowed` unless that is empty. */
 export function unitsOf(header: Header, source: Source, allowed: readonly string[]): string[] {
   const units = header.sources
-    .filter((s) => s.method === source.method && s.stream === source.stream)
+    .filter((s) => s.method === source.method && s.stack === source.stack)
     .map((s) => s.unit)
     .filter((unit) => allowed.length === 0 || allowed.includes(unit));
   return [...new Set(units)];
@@ -107,8 +107,8 @@ export function methodsOf(header: Header, allowed: readonly string[], lost = fal
 }
 
 /** Streams of a method, in the store's order. */
-export function streamsOf(header: Header, method: string): string[] {
-  return [...new Set(header.sources.filter((s) => s.method === method).map((s) => s.stream))];
+export function stacksOf(header: Header, method: string): string[] {
+  return [...new Set(header.sources.filter((s) => s.method === method).map((s) => s.stack))];
 }
 
 /** "word" -> "words", "patch" -> "patches". */

@@ -19,9 +19,9 @@ export interface Axis {
   grid: [number, number] | null;
 }
 
-/** One family of matrices: a method in one unit and one stream. */
+/** One family of matrices: a method in one unit and one stack. */
 export interface Source {
-  id: string; // `${method}/${unit}/${stream}`
+  id: string; // `${method}/${unit}/${stack}`
   /**
    * Key used by Selection.method. "lrp" is about what the model predicts, "lrp@1" about the class or token 1,
    * "lrp@1-0" about 1 rather than 0; "lrp:layers" is what attributions say of every layer.
@@ -29,7 +29,7 @@ export interface Source {
   method: string;
   title: string; // "attention", "rollout", ... as shown
   unit: string;
-  stream: string;
+  stack: string;
   query: string; // key into Header.axes
   key: string;
   layers: number[]; // original layer numbers
@@ -207,7 +207,7 @@ export interface Cell {
 /** A head without what it writes. Its twin, with the fields in this order, is `attnwidgets/views/interventions/specs.py`. */
 export interface Ablated {
   kind: "ablate";
-  stream: string;
+  stack: string;
   layer: number;
   head: number;
   how: "zero" | "mean";
@@ -216,7 +216,7 @@ export interface Ablated {
 /** A row of attention that is set; query and key are counted in tokens. */
 export interface SetRow {
   kind: "row";
-  stream: string;
+  stack: string;
   layer: number;
   head: number;
   query: number;
@@ -236,7 +236,7 @@ export interface SelectionState {
   head: HeadKey;
   unit: string;
   method: string;
-  stream: string;
+  stack: string;
   pinned: Cell | null;
   /** What the reader chose among the predictions, for methods that explain a target. */
   target: Outcome | null;
@@ -275,10 +275,10 @@ export interface Opening {
 }
 
 export interface ViewOptions {
-  /** Fixed method / unit / stream of this view; null: follow the selection. */
+  /** Fixed method / unit / stack of this view; null: follow the selection. */
   method: string | null;
   unit: string | null;
-  stream: string | null;
+  stack: string | null;
   /** Heads and layers are shown counted from 0 or 1. */
   indexBase: 0 | 1;
   title: string;

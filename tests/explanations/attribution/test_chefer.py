@@ -113,7 +113,7 @@ def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]).double(), None, input_ids=[5, 6, 7, 8], max_new_tokens=3)
     target = aw.targets.token(3, position=1)
     products = {
-        name: np.asarray(aw.signed_attention(trace, target, of="score", stream=name).values, float)
+        name: np.asarray(aw.signed_attention(trace, target, of="score", stack=name).values, float)
         for name in ("encoder", "decoder", "cross")
     }
     joined = {name: found.clip(min=0).mean(1) for name, found in products.items()}
@@ -134,7 +134,7 @@ def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
     found = aw.chefer(trace, target)
     np.testing.assert_allclose(found.map.layer(1), across, atol=1e-6 * across.max())
     np.testing.assert_allclose(found.values, across[1], atol=1e-6 * across.max())
-    own = aw.chefer(trace, target, stream="decoder")
+    own = aw.chefer(trace, target, stack="decoder")
     np.testing.assert_allclose(own.values, read[1], atol=1e-6)
     assert found.labels == trace.axes("encoder")[0].tokens
     assert own.labels == trace.axes("decoder")[0].tokens

@@ -141,12 +141,12 @@ def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any
 def test_both_stacks_have_attributions(family: str) -> None:
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ[family]), None, input_ids=[5, 6, 7, 8])
     for method in METHODS:
-        source, read = method(trace, 3), method(trace, 3, stream="decoder")
+        source, read = method(trace, 3), method(trace, 3, stack="decoder")
         assert source.shape == (4,)
         assert read.shape == (len(trace.axes("decoder")[0]),)
         assert source.values.any()
     with pytest.raises(ValueError, match='"cross" has no tokens of its own'):
-        aw.saliency(trace, 3, stream="cross")
+        aw.saliency(trace, 3, stack="cross")
 
 
 @pytest.mark.parametrize("family", sorted(tiny.TEXT))
@@ -177,7 +177,7 @@ def test_images_have_attributions_by_patch() -> None:
         ({"reduce": "l3"}, ValueError, "reduce 'l3' is not one of"),
         ({"target": "LABEL_9"}, ValueError, "is not a class"),
         ({"unit": "wrod"}, ValueError, "Did you mean 'word'"),
-        ({"stream": "encoder"}, ValueError, "is not in this trace"),
+        ({"stack": "encoder"}, ValueError, "is not in this trace"),
     ],
 )
 @pytest.mark.parametrize("method", METHODS)

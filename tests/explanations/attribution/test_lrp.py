@@ -127,14 +127,14 @@ def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama
     assert "under CP-LRP biases, where a model has them, take relevance too." in verdict_of(biased)
 
 
-def test_the_sum_of_one_of_two_streams_is_not_called_the_target():
+def test_the_sum_of_one_of_two_stacks_is_not_called_the_target():
     found = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
-    target = lrp(found, 7, stream="encoder").provenance["conservation"]["target"][0]
-    for stream in ("encoder", "decoder"):
-        (line,) = sums_of(lrp(found, 7, stream=stream))
-        assert "(the other stream's tokens)" in line
+    target = lrp(found, 7, stack="encoder").provenance["conservation"]["target"][0]
+    for stack in ("encoder", "decoder"):
+        (line,) = sums_of(lrp(found, 7, stack=stack))
+        assert "(the other stack's tokens)" in line
         assert line.endswith(f"= {target:.4g} (target)".replace("-", "−"))
-    several = lrp(found, [7, 9], stream="encoder")
+    several = lrp(found, [7, 9], stack="encoder")
     assert len(sums_of(several)) == 2
     assert "target" not in sums_of(several.select(1))[0]
 
@@ -167,13 +167,13 @@ def test_float64_is_exact():
 
 def test_two_stacks_share_the_target():
     found = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
-    sides = [lrp(found, 7, rule="cp_lrp", stream=stream) for stream in ("encoder", "decoder")]
+    sides = [lrp(found, 7, rule="cp_lrp", stack=stack) for stack in ("encoder", "decoder")]
     assert [side.shape for side in sides] == [(4,), (1,)]
     assert sides[0].residual == pytest.approx(sides[1].residual, abs=1e-6)
     total = sum(side.values.sum() for side in sides)
     assert total == pytest.approx(sides[0].provenance["conservation"]["target"][0], rel=1e-4)
     with pytest.raises(ValueError, match="no tokens of its own"):
-        lrp(found, 7, stream="cross")
+        lrp(found, 7, stack="cross")
 
 
 def test_pictures_are_read_by_patch_or_by_pixel():

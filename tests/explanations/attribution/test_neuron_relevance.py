@@ -12,7 +12,7 @@ import torch
 from attnwidgets.explanations.attribution.lrp import lrp
 from attnwidgets.explanations.attribution.neuron_relevance import neuron_relevance
 from attnwidgets.relevance.propagate import propagate
-from attnwidgets.tracing.hooks.hook_point import Site
+from attnwidgets.tracing.hooks.hook_point import HookPoint
 from attnwidgets.tracing.module_trace import trace_module
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
@@ -81,7 +81,7 @@ def test_a_heads_relevance_is_that_of_its_part_of_the_output_projections_input(
     assert heads.map.axis_names == ("layer", "head", "query", "key")
     assert heads.map.shape == (1, 4, 1, 4)
     name = "model.layers.1.self_attn.o_proj"
-    place = Site(name, name, "input")
+    place = HookPoint(name, name, "input")
     at = propagate(llama, lambda outputs: [outputs.logits[:, -1, 7]], "test", rule="attnlrp", sites=[place])
     expected = (at.values[name] * at.gradients[name][0]).unflatten(-1, (4, -1)).sum(-1).T
     np.testing.assert_allclose(heads.map.layer(1)[:, 0], expected, atol=1e-7)

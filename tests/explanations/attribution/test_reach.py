@@ -79,8 +79,8 @@ def test_where_everything_is_read_nothing_is_left_out() -> None:
     assert aw.lrp(bert, aw.targets.token(7, position=1)).reach is None
     seq = aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, [5, 17, 31, 9], max_new_tokens=2)
     targets = aw.targets.generated(seq)
-    assert aw.input_x_gradient(seq, targets, stream="encoder").reach is None
-    decoder = aw.input_x_gradient(seq, targets, stream="decoder")
+    assert aw.input_x_gradient(seq, targets, stack="encoder").reach is None
+    decoder = aw.input_x_gradient(seq, targets, stack="decoder")
     assert decoder.reach == (1, 2)
     assert not decoder.values[decoder.beyond()].any()
 

@@ -45,7 +45,7 @@ def test_of_an_encoder_decoder_the_decoder_is_read():
     ids = trace.inputs["decoder_input_ids"][0]
     expected = -trace.logits.double().log_softmax(-1)[range(len(ids) - 1), ids[1:]].numpy()
     found = aw.surprisal(trace, measure="nats")
-    assert found.stream == "decoder"
+    assert found.stack == "decoder"
     np.testing.assert_allclose(found.values[1:], expected, rtol=1e-5)
 
 

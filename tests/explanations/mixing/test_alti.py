@@ -91,23 +91,23 @@ def test_chunks_and_layers_change_nothing() -> None:
 
 def test_a_decoders_reading_of_its_encoder_leaves_a_share_to_the_token_itself() -> None:
     found = FAMILIES["Marian"].traced()
-    cross = alti(found, stream="cross")
+    cross = alti(found, stack="cross")
     n_queries, n_keys = (len(axis) for axis in found.axes("cross"))
     assert cross.shape == (2, n_queries, n_keys)
     totals = cross.values.sum(-1)
     assert ((totals >= 0) & (totals < 1)).all()
     assert (totals > 0).any()
     assert "what the token keeps of itself" in cross.warning
-    own = alti(found, stream="decoder")
+    own = alti(found, stack="decoder")
     assert np.allclose(own.values.sum(-1), 1)
-    rolled = alti(found, stream="decoder", rolled_out=True)
+    rolled = alti(found, stack="decoder", rolled_out=True)
     assert "what its blocks read of the encoder is left out" in rolled.warning
-    assert "left out" in rollout(found, stream="decoder").warning
+    assert "left out" in rollout(found, stack="decoder").warning
     assert not own.warning
     with pytest.raises(ValueError, match="alti is of blocks of one attention"):
-        alti(found, after="norm2", stream="cross")
+        alti(found, after="norm2", stack="cross")
     with pytest.raises(ValueError, match="attends to itself"):
-        alti(found, rolled_out=True, stream="cross")
+        alti(found, rolled_out=True, stack="cross")
 
 
 def test_a_row_without_any_contribution_stays_zero() -> None:

@@ -134,7 +134,7 @@ def test_tracked_attributions_are_the_authors(shared, dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_parts_sum_to_the_logit_in_every_family(family, dtype) -> None:
     traced = FAMILIES[family].traced(dtype)
-    if traced.logits is None or "cross" in traced.streams:
+    if traced.logits is None or "cross" in traced.stacks:
         with pytest.raises(ValueError, match=r"this trace has none|also reads another sequence"):
             direct_logit_attribution(traced, 1)
         return
@@ -165,7 +165,7 @@ def _tolerance(model, dtype: torch.dtype) -> float:
 @pytest.mark.parametrize("family", [*MORE])
 def test_parts_sum_to_the_logit_wherever_blocks_and_head_are_described(family) -> None:
     traced = MORE[family].traced(torch.float64)
-    if traced.logits is None or "cross" in traced.streams or family == "ESM":
+    if traced.logits is None or "cross" in traced.stacks or family == "ESM":
         with pytest.raises(ValueError, match=r"none|also reads another sequence|no description of a head"):
             direct_logit_attribution(traced, _token(-1))
         return

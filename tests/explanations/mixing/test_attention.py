@@ -49,19 +49,19 @@ def test_a_decoder_is_causal(tiny_llama):
     assert found.predictions.items[0].probability >= found.predictions.items[1].probability
 
 
-def test_streams_by_name(tiny_streams):
-    cross = attention(tiny_streams, "cross")
+def test_stacks_by_name(tiny_stacks):
+    cross = attention(tiny_stacks, "cross")
     assert cross.shape == (2, 3, 4, 5)
     assert (cross.query_labels, cross.key_labels) == (tuple("wxyz"), tuple("abcde"))
-    assert "stream cross" in repr(cross)
+    assert "stack cross" in repr(cross)
     with pytest.raises(ValueError, match=r"'encoder', 'decoder', 'cross'. Did you mean 'cross'"):
-        attention(tiny_streams, "corss")
+        attention(tiny_stacks, "corss")
 
 
-def test_some_layers_by_number(tiny_streams):
-    assert attention(tiny_streams, layers=-1).layers == (1,)
+def test_some_layers_by_number(tiny_stacks):
+    assert attention(tiny_stacks, layers=-1).layers == (1,)
     with pytest.raises(IndexError, match="layer 2 is out of range: there are layers 0 to 1"):
-        attention(tiny_streams, layers=[0, 2])
+        attention(tiny_stacks, layers=[0, 2])
 
 
 def test_given_numbers_that_are_no_shares_say_so():
@@ -76,7 +76,7 @@ def test_what_is_no_trace_is_told_how_to_become_one():
         attention([1])
 
 
-def test_explain_finds_it_by_name(tiny_streams):
+def test_explain_finds_it_by_name(tiny_stacks):
     np.testing.assert_array_equal(
-        explain(tiny_streams, "attention", stream="decoder").values, attention(tiny_streams, "decoder").values
+        explain(tiny_stacks, "attention", stack="decoder").values, attention(tiny_stacks, "decoder").values
     )

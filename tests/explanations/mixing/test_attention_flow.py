@@ -80,7 +80,7 @@ def test_times_are_said_in_units_that_can_be_pictured(seconds, said):
     [
         (square(np.eye(2)), {"residual_weight": 1.5}, "residual_weight is a share from 0 to 1, not 1.5"),
         (square([[1, -1], [0, 1]]), {}, "this map is signed"),
-        (square(np.eye(2)), {"stream": "encoder"}, "stream 'encoder' is asked of a map of stream"),
+        (square(np.eye(2)), {"stack": "encoder"}, "stack 'encoder' is asked of a map of stack"),
         (square(*np.tile(np.eye(2), (3, 1, 1))).select(layer=[0, 2]), {}, "consecutive layers, not 0, 2"),
         (
             MixingMap(np.ones((1, 2, 3)), query=list("ab"), key=list("cde")),

@@ -79,29 +79,29 @@ def test_wrong_options_name_what_is_taken() -> None:
     with pytest.raises(TypeError, match="Did you mean 'variant'"):
         explain(found, "attention_norm", varian="res")
     cross = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, IDS)
-    for stream in ("decoder", "cross"):
+    for stack in ("decoder", "cross"):
         with pytest.raises(
             ValueError,
-            match=rf"variant 'enc' is of blocks of one attention .* {stream!r} also read another "
-            "sequence; pass stream='encoder'",
+            match=rf"variant 'enc' is of blocks of one attention .* {stack!r} also read another "
+            "sequence; pass stack='encoder'",
         ):
-            attention_norm(cross, "enc", stream=stream)
-    assert attention_norm(cross, "res_ln").stream == "encoder"
+            attention_norm(cross, "enc", stack=stack)
+    assert attention_norm(cross, "res_ln").stack == "encoder"
 
 
 def test_a_decoder_that_reads_an_encoder_is_measured_on_both_sides() -> None:
     found = FAMILIES["Marian"].traced()
-    reads = {variant: attention_norm(found, variant, stream="cross") for variant in ("attn", "res", "res_ln")}
+    reads = {variant: attention_norm(found, variant, stack="cross") for variant in ("attn", "res", "res_ln")}
     n_queries, n_keys = (len(axis) for axis in found.axes("cross"))
     assert reads["attn"].shape == (2, n_queries, n_keys)
     assert np.array_equal(reads["attn"].values, reads["res"].values)
     assert not np.allclose(reads["attn"].values, reads["res_ln"].values)
     assert "the residual connection is of no token that is read" in reads["res"].warning
     assert not reads["attn"].warning
-    assert attention_norm(found, per_head=True, stream="cross").shape == (2, 4, n_queries, n_keys)
-    own = attention_norm(found, "res_ln", stream="decoder")
+    assert attention_norm(found, per_head=True, stack="cross").shape == (2, 4, n_queries, n_keys)
+    own = attention_norm(found, "res_ln", stack="decoder")
     assert own.causal
     assert not own.warning
-    ratios = mixing_ratio(found, stream="cross")
+    ratios = mixing_ratio(found, stack="cross")
     assert ((ratios.values > 0) & (ratios.values < 1)).all()
-    assert np.allclose(mixing_ratio(found, "attn", stream="cross").values, 1)
+    assert np.allclose(mixing_ratio(found, "attn", stack="cross").values, 1)

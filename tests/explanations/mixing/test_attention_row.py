@@ -15,21 +15,21 @@ NAMES = ("BERT", "GPT-2", "GPT-NeoX", "Llama", "Qwen3", "Gemma 2", "ModernBERT",
 
 
 def rows(trace):
-    """Some rows of every stream, layer and head: the first, one in the middle, the last."""
-    for stream in trace.streams:
-        queries = len(trace.axes(stream)[0])
-        for layer in range(trace.n_layers(stream)):
-            for head in range(trace.n_heads(stream, layer)):
+    """Some rows of every stack, layer and head: the first, one in the middle, the last."""
+    for stack in trace.stacks:
+        queries = len(trace.axes(stack)[0])
+        for layer in range(trace.n_layers(stack)):
+            for head in range(trace.n_heads(stack, layer)):
                 for query in {0, queries // 2, queries - 1}:
-                    yield stream, layer, head, query
+                    yield stack, layer, head, query
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_last_number_is_the_recorded_attention(name):
     trace = FAMILIES[name].traced()
-    for stream, layer, head, query in rows(trace):
-        row = attention_row(trace, layer, head, query, stream=stream)
-        recorded = trace.attention_layer(layer, stream)[head, query].numpy()
+    for stack, layer, head, query in rows(trace):
+        row = attention_row(trace, layer, head, query, stack=stack)
+        recorded = trace.attention_layer(layer, stack)[head, query].numpy()
         np.testing.assert_array_equal(row.recorded, recorded)
         np.testing.assert_allclose(row.weights, recorded, rtol=2e-5, atol=1e-9)
         assert row.weights[row.masked].sum() == 0
@@ -37,8 +37,8 @@ def test_the_last_number_is_the_recorded_attention(name):
 
 def test_a_model_in_doubles_agrees_to_their_rounding():
     trace = FAMILIES["Llama"].traced(torch.float64)
-    for stream, layer, head, query in rows(trace):
-        row = attention_row(trace, layer, head, query, stream=stream)
+    for stack, layer, head, query in rows(trace):
+        row = attention_row(trace, layer, head, query, stack=stack)
         np.testing.assert_allclose(row.weights, row.recorded, rtol=1e-12, atol=1e-300)
 
 
@@ -64,14 +64,14 @@ def test_heads_that_share_keys_name_the_head_they_share():
 
 def test_a_position_bias_is_a_step_of_its_own():
     trace = FAMILIES["T5"].traced()
-    row = attention_row(trace, 1, 2, 3, stream="encoder")
+    row = attention_row(trace, 1, 2, 3, stack="encoder")
     assert row.scaling == 1
     assert row.bias is not None
     assert not row.masked.any()
     np.testing.assert_array_equal(row.scores, row.capped + row.bias)
-    decoder = attention_row(trace, 1, 2, 1, stream="decoder")
+    decoder = attention_row(trace, 1, 2, 1, stack="decoder")
     assert decoder.masked.tolist() == [False, False] + [True] * (len(decoder.masked) - 2)
-    cross = attention_row(trace, 1, 2, 1, stream="cross")
+    cross = attention_row(trace, 1, 2, 1, stack="cross")
     assert len(cross.weights) == len(trace.axes("cross")[1])
 
 
@@ -89,7 +89,7 @@ def test_a_query_that_may_read_nothing_reads_everything_alike():
     from attnwidgets.tracing.recording.attention_function import attention_weights
 
     trace = aw.from_qkv(np.eye(3), np.eye(3), np.eye(3))
-    call = trace.stream_table["self"].layers[0].call
+    call = trace.stack_table["self"].layers[0].call
     call.settings["mask"] = torch.full((1, 1, 3, 3), torch.finfo(torch.float32).min, dtype=torch.float64)
     row = attention_row(trace, 0, 0, 1)
     np.testing.assert_allclose(row.weights, attention_weights(call.query, call.key, **call.settings)[0, 0, 1])

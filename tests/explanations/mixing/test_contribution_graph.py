@@ -71,7 +71,7 @@ def test_every_sum_is_one_in_every_family(family, distance) -> None:
     assert all((part >= 0).all() for part in (graph.values, graph.residual, graph.mlp, graph.mlp_residual))
     assert graph.parallel == (family in ("GPT-NeoX", "Cohere"))
     for number in graph.layers:
-        unread = traced.attention_layer(number, graph.stream).numpy() == 0
+        unread = traced.attention_layer(number, graph.stack).numpy() == 0
         assert not graph.layer(number)[unread].any()
         assert (graph.layer(number)[~unread] > 0).all()
 

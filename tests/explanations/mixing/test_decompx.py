@@ -70,14 +70,14 @@ def test_vectors_are_the_authors(classified, shared) -> None:
         assert relative(lengths, expected[f"{name}/aggregated_norm"]) < (5e-5 if dtype == "float32" else 1e-9)
 
 
-def _followed(traced: Any, stream: str = "self", **options: Any) -> Propagation:
-    spans = traced.axes(stream)[1].units["token"].spans if "spans" not in options else options.pop("spans")
+def _followed(traced: Any, stack: str = "self", **options: Any) -> Propagation:
+    spans = traced.axes(stack)[1].units["token"].spans if "spans" not in options else options.pop("spans")
     ffn = options.pop("ffn", True)
-    return Propagation(traced, stream, "test", tuple(spans), Rules(**options), ffn=ffn)
+    return Propagation(traced, stack, "test", tuple(spans), Rules(**options), ffn=ffn)
 
 
-def _stream(traced: Any) -> str:
-    return "encoder" if "cross" in traced.streams else "self"
+def _stack(traced: Any) -> str:
+    return "encoder" if "cross" in traced.stacks else "self"
 
 
 def _in_double(model: Any) -> None:
@@ -112,34 +112,34 @@ OPTIONS: Sequence[dict[str, Any]] = (
 @torch.no_grad()
 def test_vectors_add_up_to_every_state_in_every_family(families, family, monkeypatch) -> None:
     traced = families[family]
-    stream = _stream(traced)
+    stack = _stack(traced)
     for options in OPTIONS:
-        followed = _followed(traced, stream, **options)
+        followed = _followed(traced, stack, **options)
         found = followed.run(range(followed.n_tokens))
-        state = block_of(traced, followed.n_layers - 1, stream, "test").output
+        state = block_of(traced, followed.n_layers - 1, stack, "test").output
         # Shares by signed products may be large, and their rounding with them.
         assert (found.sum(1) - state).abs().max() < (1e-7 if options.get("bias") == "dot" else 1e-9)
-        if traced.is_causal(stream):
+        if traced.is_causal(stack):
             assert not found[torch.triu(torch.ones(found.shape[:2]), diagonal=1).bool()].any()
-    followed = _followed(traced, stream)
+    followed = _followed(traced, stack)
     found = followed.run(range(followed.n_tokens))
     first = followed.run(range(followed.n_tokens), upto=0)
-    assert (first.sum(1) - block_of(traced, 0, stream, "test").output).abs().max() < 1e-9
+    assert (first.sum(1) - block_of(traced, 0, stack, "test").output).abs().max() < 1e-9
     assert (followed.run([2, 5]) - found[[2, 5]]).abs().max() < 1e-10
     # Where there are many sources, a row's maps in and out of a wide layer are multiplied first.
     monkeypatch.setattr("attnwidgets.tracing.algebra.decomposition._WORTH", 0)
     for options in ({}, {"gate": "fixed"}, {"activation": "linear_approximation"}):
-        apart = _followed(traced, stream, **options)
+        apart = _followed(traced, stack, **options)
         with monkeypatch.context() as patch:
             patch.setattr("attnwidgets.tracing.algebra.decomposition._WORTH", 1e9)
-            expected = _followed(traced, stream, **options).run([2, 5])
+            expected = _followed(traced, stack, **options).run([2, 5])
         assert (apart.run([2, 5]) - expected).abs().max() < 1e-10
 
 
 @pytest.mark.parametrize("family", [name for name in FOLLOWED if FAMILIES[name].traced().logits is not None])
 def test_scores_add_up_to_the_logit_in_every_family(families, family) -> None:
     traced = families[family]
-    if "cross" in traced.streams:
+    if "cross" in traced.stacks:
         with pytest.raises(ValueError, match="also reads another sequence"):
             decompx(traced, 3)
         assert decompx(traced).values.shape[0] == traced.n_layers("encoder")

@@ -125,7 +125,7 @@ def test_chefer_leaves_out_tokens_of_the_source_that_the_decoder_reads() -> None
     assert whole.values[2] > 0
     assert found.values[2] == pytest.approx(0, abs=1e-15)
     assert (found.values[[0, 1, 3]] > 0).all()
-    own = aw.chefer(trace, target, stream="decoder", discard="first")
+    own = aw.chefer(trace, target, stack="decoder", discard="first")
     assert own.values[0] == pytest.approx(0, abs=1e-15)
     assert own.values[1] >= 1  # its own, by the residual
 

@@ -20,9 +20,9 @@ def apart(found, expected):
     return float(np.abs(found / expected - 1).max())
 
 
-def jacobian(given, stream, first, last):
+def jacobian(given, stack, first, last):
     """Return derivatives [query, width, key, width] by reverse mode, one output number at a time."""
-    blocks = capture(given, stream, "test")
+    blocks = capture(given, stack, "test")
     start = blocks.layers[first].hidden.clone()
 
     def through(states):
@@ -34,8 +34,8 @@ def jacobian(given, stream, first, last):
     return torch.autograd.functional.jacobian(through, start)[0, :, :, 0]
 
 
-def jacobian_norms(given, stream, first, last):
-    return jacobian(given, stream, first, last).square().sum(dim=(1, 3)).sqrt().numpy()
+def jacobian_norms(given, stack, first, last):
+    return jacobian(given, stack, first, last).square().sum(dim=(1, 3)).sqrt().numpy()
 
 
 @pytest.mark.parametrize("scope", ["local", "global"])
@@ -57,12 +57,12 @@ def test_it_equals_reverse_mode(family):
     make = {**tiny.TEXT, **tiny.SEQ2SEQ}[family]
     model = tiny.build(make).double()
     given = trace(model, None, IDS, max_new_tokens=2 if family == "T5" else 0)
-    for stream in (name for name in given.streams if name != "cross"):
-        whole = hidden_token_attribution(given, stream=stream, normalize=False)
-        local = hidden_token_attribution(given, stream=stream, normalize=False, scope="local", chunk_size=7)
-        last = given.n_layers(stream) - 1
+    for stack in (name for name in given.stacks if name != "cross"):
+        whole = hidden_token_attribution(given, stack=stack, normalize=False)
+        local = hidden_token_attribution(given, stack=stack, normalize=False, scope="local", chunk_size=7)
+        last = given.n_layers(stack) - 1
         for found, first in ((whole, 0), (local, last)):
-            expected = jacobian_norms(given, stream, first, last)
+            expected = jacobian_norms(given, stack, first, last)
             read = expected > 0
             assert apart(found.layer(last)[read], expected[read]) < 1e-6
             assert not found.layer(last)[~read].any()
@@ -109,8 +109,8 @@ def test_wrong_options_are_named():
         ValueError, match=r"scope 'locl' is not one of 'global', 'local'\. Did you mean 'local'"
     ):
         hidden_token_attribution(given, scope="locl")
-    with pytest.raises(ValueError, match='stream="encoder"'):
-        hidden_token_attribution(given, stream="cross")
+    with pytest.raises(ValueError, match='stack="encoder"'):
+        hidden_token_attribution(given, stack="cross")
     with pytest.raises(ValueError, match="chunk_size must be at least 1, not -1"):
         hidden_token_attribution(given, chunk_size=-1)
     with pytest.raises(UnsupportedModelError, match="hidden_token_attribution runs the model again"):

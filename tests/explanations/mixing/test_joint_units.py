@@ -169,10 +169,10 @@ def test_words_of_another_sequence_take_a_unit_for_each_side() -> None:
     queries = tuple((token,) for token in range(len(query)))
     rows = Unit("part", tuple(map(str, range(len(query)))), queries, (False,) * len(query))
     columns = Unit("part", ("a", "b"), ((0, 1, 2), tuple(range(3, len(key)))), (False,) * 2)
-    joint = attention_norm(found, unit=(rows, columns), stream="cross")
+    joint = attention_norm(found, unit=(rows, columns), stack="cross")
     assert joint.shape[-2:] == (len(query), 2)
-    assert (joint.values <= attention_norm(found, stream="cross").to((rows, columns)).values + 1e-6).all()
-    shares = alti(found, unit=(rows, columns), stream="cross").values
+    assert (joint.values <= attention_norm(found, stack="cross").to((rows, columns)).values + 1e-6).all()
+    shares = alti(found, unit=(rows, columns), stack="cross").values
     assert shares.min() >= 0
     assert (shares.sum(-1) <= 1 + 1e-5).all()
 

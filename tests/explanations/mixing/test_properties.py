@@ -42,8 +42,8 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
 TEXT = [name for name, family in FAMILIES.items() if "input_ids" in family.given]
 
 
-def computed(way: Way, found: Any, stream: str) -> np.ndarray:
-    return np.array(way(found, stream).values)
+def computed(way: Way, found: Any, stack: str) -> np.ndarray:
+    return np.array(way(found, stack).values)
 
 
 # What every map is
@@ -53,37 +53,37 @@ def computed(way: Way, found: Any, stream: str) -> np.ndarray:
 def test_maps_are_finite_causal_where_attention_is_and_the_same_twice(family: str) -> None:
     found = traced(family)
     for way in EVERY:
-        for stream in found.streams:
-            refused = methods()[way.name].refusal(found, stream)
-            if stream not in served(found, way):
-                assert refused or way.options, (way, stream)
+        for stack in found.stacks:
+            refused = methods()[way.name].refusal(found, stack)
+            if stack not in served(found, way):
+                assert refused or way.options, (way, stack)
                 with pytest.raises(ValueError, match=r"\w"):
-                    way(found, stream)
+                    way(found, stack)
                 continue
-            mapped = way(found, stream)
+            mapped = way(found, stack)
             values = mapped.values
-            n_queries, n_keys = (len(axis) for axis in found.axes(stream))
+            n_queries, n_keys = (len(axis) for axis in found.axes(stack))
             assert values.shape[-2:] == (n_queries, n_keys)
             assert np.isfinite(values).all()
-            if found.is_causal(stream):
-                assert not np.triu(values, 1).any(), (way, stream)
+            if found.is_causal(stack):
+                assert not np.triu(values, 1).any(), (way, stack)
             if mapped.stochastic:
                 assert values.min() >= 0
                 totals = values.sum(-1, dtype=np.float64)
-                assert ((np.abs(totals - 1) < 1e-5) | (totals == 0)).all(), (way, stream)
+                assert ((np.abs(totals - 1) < 1e-5) | (totals == 0)).all(), (way, stack)
             if not way.options:
-                assert np.array_equal(computed(way, found, stream), values), (way, stream)
+                assert np.array_equal(computed(way, found, stack), values), (way, stack)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_measures_of_shares_say_so(family: str) -> None:
     """Otherwise the rows above would be asked of nothing."""
     found = traced(family)
-    stream = found.default_stream
+    stack = found.default_stack
     shares = ("attention", "rollout", "attention_flow", "value_zeroing", "alti", "hidden_token_attribution")
-    assert all(Way(name)(found, stream).stochastic for name in shares)
-    assert Way("attention_norm", {"normalize": "row"})(found, stream).stochastic
-    assert not Way("attention_norm")(found, stream).stochastic
+    assert all(Way(name)(found, stack).stochastic for name in shares)
+    assert Way("attention_norm", {"normalize": "row"})(found, stack).stochastic
+    assert not Way("attention_norm")(found, stack).stochastic
 
 
 # What must not matter
@@ -102,44 +102,44 @@ def test_batching_and_padding_change_nothing(family: str, side: str) -> None:
     alone = trace(model, None, short)
     assert together.tokens == alone.tokens
     for way in PLAIN:
-        for stream in served(alone, way):
-            expected = computed(way, alone, stream)
-            assert apart(computed(way, together, stream), expected) < 2e-5, (way, stream)
+        for stack in served(alone, way):
+            expected = computed(way, alone, stack)
+            assert apart(computed(way, together, stack), expected) < 2e-5, (way, stack)
 
 
 @pytest.mark.parametrize("family", TEXT)
 def test_a_unit_of_one_token_per_group_changes_nothing(family: str) -> None:
     found = traced(family)
     for way in PLAIN:
-        for stream in served(found, way):
-            mapped = way(found, stream)
+        for stack in served(found, way):
+            mapped = way(found, stack)
             alone = [
                 Unit("alone", unit.labels, unit.spans, unit.special)
-                for unit in (axis.units["token"] for axis in found.axes(stream))
+                for unit in (axis.units["token"] for axis in found.axes(stack))
             ]
-            grouped = mapped.to(alone[0] if stream != "cross" else tuple(alone))
-            assert np.array_equal(grouped.values, mapped.values), (way, stream)
+            grouped = mapped.to(alone[0] if stack != "cross" else tuple(alone))
+            assert np.array_equal(grouped.values, mapped.values), (way, stack)
             if "unit" in methods()[way.name].options:
-                unit = tuple(alone) if stream == "cross" else alone[0]
-                jointly = Way(way.name, {**way.options, "unit": unit})(found, stream)
-                assert np.array_equal(jointly.values, mapped.values), (way, stream)
+                unit = tuple(alone) if stack == "cross" else alone[0]
+                jointly = Way(way.name, {**way.options, "unit": unit})(found, stack)
+                assert np.array_equal(jointly.values, mapped.values), (way, stack)
 
 
 # What must be what: the model's own code, really run without a value
 
 
-def _without(found: Any, stream: str, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _without(found: Any, stack: str, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what attention adds [query, dim], and what of it goes with each key [query, key, dim].
 
     By hooks: every key's value is zeroed, the block called again, and the attention's projection is watched.
     """
-    block = block_of(found, layer, stream, "test")
+    block = block_of(found, layer, stack, "test")
     n_keys = block.values.shape[1]
     seen: list[torch.Tensor] = []
     handle = origin(block.part(block.layout.out)).register_forward_hook(
         lambda _, __, output: seen.append(output.reshape(-1, len(block.hidden), output.shape[-1]))
     )
-    with capture(found, stream, "test").ready(layer) as run:
+    with capture(found, stack, "test").ready(layer) as run:
         handle.remove()
         seen.clear()
         run(1)
@@ -152,17 +152,17 @@ def _without(found: Any, stream: str, layer: int) -> tuple[torch.Tensor, torch.T
 @torch.no_grad()
 def test_norms_and_alti_equal_brute_force(family: str) -> None:
     found = traced(family, torch.float64)
-    for stream in found.streams:
-        layer = found.n_layers(stream) - 1
-        block = block_of(found, layer, stream, "test")
+    for stack in found.stacks:
+        layer = found.n_layers(stack) - 1
+        block = block_of(found, layer, stack, "test")
         if block.layout.after:
             continue  # a norm or scale behind the projection is held fixed, which zeroing does not
-        whole, parts = _without(found, stream, layer)
-        lengths = attention_norm(found, stream=stream).layer(layer)
-        assert apart(lengths, parts.norm(dim=-1)) < 1e-9, stream
+        whole, parts = _without(found, stack, layer)
+        lengths = attention_norm(found, stack=stack).layer(layer)
+        assert apart(lengths, parts.norm(dim=-1)) < 1e-9, stack
         z, own = block.hidden + whole, block.hidden[:, None]
         tokens = torch.arange(len(block.hidden))
-        if stream != "cross":
+        if stack != "cross":
             parts[tokens, tokens] += block.hidden
         parts = torch.cat([parts, own], dim=1)  # in cross-attention the residual is a part by itself
         if block.layout.order == "post":
@@ -171,12 +171,12 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
             parts = norm.weight * (parts - parts.mean(-1, keepdim=True)) / deviation[:, None]
             z = norm(z)
         near = (z.abs().sum(-1)[:, None] - (parts - z[:, None]).abs().sum(-1)).clamp(min=0)
-        if stream != "cross":
+        if stack != "cross":
             near = near[:, :-1]
         unread = parts[:, : near.shape[1]].abs().sum(-1) == 0
         near = near.masked_fill(unread, 0.0)
         shares = (near / near.sum(-1, keepdim=True).clamp_min(1e-300))[:, : lengths.shape[-1]]
-        assert apart(alti(found, stream=stream).layer(layer), shares) < 1e-9, stream
+        assert apart(alti(found, stack=stack).layer(layer), shares) < 1e-9, stack
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -184,17 +184,17 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
 def test_what_is_zeroed_at_once_is_what_the_model_does_without_it(data: st.DataObject) -> None:
     family = data.draw(st.sampled_from(["BERT", "Llama", "GPT-NeoX", "Gemma 2", "Mixtral", "T5", "Marian"]))
     found = traced(family, torch.float64)
-    stream = data.draw(st.sampled_from(found.streams))
-    n_queries, n_keys = (len(axis) for axis in found.axes(stream))
+    stack = data.draw(st.sampled_from(found.stacks))
+    n_queries, n_keys = (len(axis) for axis in found.axes(stack))
     groups = data.draw(st.lists(st.integers(0, 2), min_size=n_keys, max_size=n_keys))
     spans = [tuple(i for i, group in enumerate(groups) if group == one) for one in sorted(set(groups))]
     layer = data.draw(st.integers(0, 1))
     unit = _unit(spans)
-    rows = _unit([tuple(range(n_queries))]) if stream == "cross" else unit
+    rows = _unit([tuple(range(n_queries))]) if stack == "cross" else unit
     ours = value_zeroing(
-        found, unit=(rows, unit), stream=stream, layers=layer, normalize=False, distance="euclidean"
+        found, unit=(rows, unit), stack=stack, layers=layer, normalize=False, distance="euclidean"
     ).layer(layer)
-    with capture(found, stream, "test").ready(layer) as run:
+    with capture(found, stack, "test").ready(layer) as run:
         plain = run(1)[0]
         moved = [
             run(1, lambda w, v, span=span: (w, v.index_fill(2, torch.tensor(span), 0.0)))[0] for span in spans
@@ -222,10 +222,10 @@ def test_half_precision_agrees_with_the_same_weights_in_float32(family: str, dty
     half = FAMILIES[family].traced(dtype)
     wide = trace(copy.deepcopy(half.model).float(), None, **FAMILIES[family].given)
     for way in PLAIN:
-        for stream in served(half, way):
-            assert half.axes(stream)[0].tokens == wide.axes(stream)[0].tokens
-            off = apart(way(half, stream).values, way(wide, stream).values)
-            assert off < TOLERANCE[dtype], (way, stream)
+        for stack in served(half, way):
+            assert half.axes(stack)[0].tokens == wide.axes(stack)[0].tokens
+            off = apart(way(half, stack).values, way(wide, stack).values)
+            assert off < TOLERANCE[dtype], (way, stack)
 
 
 # The model is the user's
@@ -311,8 +311,8 @@ def test_a_token_that_gets_nothing_gives_zeros_and_never_nan(family: str) -> Non
         parameter.data.zero_()
     found = trace(model, None, IDS)
     for way in EVERY:
-        for stream in served(found, way):
-            values = way(found, stream).values
+        for stack in served(found, way):
+            values = way(found, stack).values
             assert np.isfinite(values).all(), way
             totals = values[0].sum(-1)
             if way.options.get("normalize", "row") in ("row", True):

@@ -231,7 +231,7 @@ def test_long_chains_are_multiplied_in_float64():
         ({"order": "inputfirst"}, "Did you mean 'input_first'"),
         ({"residual": None, "residual_weight": 0.3}, "has no place in residual=None"),
         ({"head_reduce": "meen"}, "Did you mean 'mean'"),
-        ({"stream": "decoder"}, "stream 'decoder' is asked of a map of stream 'self'"),
+        ({"stack": "decoder"}, "stack 'decoder' is asked of a map of stack 'self'"),
     ],
 )
 def test_mistaken_options_are_named(options, message):
@@ -240,7 +240,7 @@ def test_mistaken_options_are_named(options, message):
 
 
 def test_what_cannot_be_rolled_out_is_refused():
-    cross = MixingMap(shares(2, 2, 3), query=list("ab"), key=list("xyz"), stream="cross")
+    cross = MixingMap(shares(2, 2, 3), query=list("ab"), key=list("xyz"), stack="cross")
     with pytest.raises(ValueError, match=r"attends to itself.*'cross', 2 queries, 3 keys"):
         rollout(cross)
     signed = MixingMap(shares(2, 2, 2) - 0.5, query=list("ab"))
@@ -258,8 +258,8 @@ def test_what_cannot_be_rolled_out_is_refused():
         rollout([object()])
 
 
-def test_cross_attention_of_a_trace_is_refused(tiny_streams):
+def test_cross_attention_of_a_trace_is_refused(tiny_stacks):
     with pytest.raises(ValueError, match="attends to itself"):
-        rollout(tiny_streams, stream="cross")
-    assert rollout(tiny_streams, stream="decoder").causal
-    assert attention(tiny_streams).stream == rollout(tiny_streams).stream == "encoder"
+        rollout(tiny_stacks, stack="cross")
+    assert rollout(tiny_stacks, stack="decoder").causal
+    assert attention(tiny_stacks).stack == rollout(tiny_stacks).stack == "encoder"

@@ -300,7 +300,7 @@ def test_nan_inside_the_model_names_its_first_layer():
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
     with pytest.raises(
-        ValueError, match=r"layer 1 \(model.layers.1\) of stream 'self' is the first to return NaN"
+        ValueError, match=r"layer 1 \(model.layers.1\) of stack 'self' is the first to return NaN"
     ):
         value_zeroing(given)
 
@@ -311,7 +311,7 @@ def test_nan_inside_the_model_names_its_first_layer():
         ({"distance": "cosin"}, "'cosin' is not one of .* Did you mean 'cosine'"),
         ({"reduce": "median"}, "reduce 'median' is not one of 'mean', 'max'"),
         ({"chunk_size": 0}, "chunk_size must be at least 1, not 0"),
-        ({"stream": "cross"}, "stream 'cross' is not in this trace"),
+        ({"stack": "cross"}, "stack 'cross' is not in this trace"),
         ({"unit": "tokens"}, "unit 'tokens' is not offered.*Did you mean 'token'"),
         ({"unit": Unit("half", ("a",), ((0, 1),), (False,))}, "does not divide the query axis: token 2"),
     ],

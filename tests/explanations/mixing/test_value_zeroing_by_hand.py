@@ -27,19 +27,19 @@ _OTHERS = ("ViT", "Whisper", "wav2vec2", "BERT2BERT", "one layer")
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.SEQ2SEQ, *_OTHERS])
 def test_it_equals_really_zeroing_values_in_every_family(family):
     found = traced(family)
-    for stream in found.streams:
-        n_keys = len(found.axes(stream)[1])
+    for stack in found.stacks:
+        n_keys = len(found.axes(stack)[1])
         after_norm = family not in NO_FINAL_NORM
-        ours = value_zeroing(found, stream=stream, final_norm=after_norm).values
-        expected = shares_by_brute_force(found, stream, [(j,) for j in range(n_keys)])
-        assert apart(ours, expected) < 1e-6, stream
+        ours = value_zeroing(found, stack=stack, final_norm=after_norm).values
+        expected = shares_by_brute_force(found, stack, [(j,) for j in range(n_keys)])
+        assert apart(ours, expected) < 1e-6, stack
 
 
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
 def test_the_closed_form_equals_calling_the_block_again(family, monkeypatch):
     found = traced(family)
-    stream = found.default_stream
-    assert all(resuming.resume(found, layer, stream) is not None for layer in range(found.n_layers(stream)))
+    stack = found.default_stack
+    assert all(resuming.resume(found, layer, stack) is not None for layer in range(found.n_layers(stack)))
     rest = tuple(i for i in range(len(found.tokens)) if i not in (0, 2))
     span = Unit("span", ("a", "b"), ((0, 2), rest), (False, False))
     fast = [value_zeroing(found, unit=unit).values for unit in (None, span)]
@@ -90,7 +90,7 @@ def test_mlps_are_taken_apart_in_every_family(family, dtype):
     """Else the numbers are the same, and take two or three times as long."""
     found = traced(family, dtype)
     with torch.no_grad():
-        block = block_of(found, 0, found.default_stream, "test")
+        block = block_of(found, 0, found.default_stack, "test")
         tail = read_tail(block)
         assert tail is not None
         assert apart(tail.plain().numpy(), block.output.numpy()) < 1e-4

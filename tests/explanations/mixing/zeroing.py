@@ -34,11 +34,11 @@ NO_FINAL_NORM = (
 )
 
 
-def _in_stream(name, stream):
+def _in_stack(name, stack):
     cross = "EncDec" in name or "encoder_attn" in name or "crossattention" in name
-    if stream == "cross":
+    if stack == "cross":
         return cross
-    return stream == "self" or (not cross and ("decoder" in name) == (stream == "decoder"))
+    return stack == "self" or (not cross and ("decoder" in name) == (stack == "decoder"))
 
 
 def _without_value(name, output, tokens, n_heads):
@@ -53,7 +53,7 @@ def _without_value(name, output, tokens, n_heads):
     return output
 
 
-def brute_force(found, stream, layer, tokens, n_heads):
+def brute_force(found, stack, layer, tokens, n_heads):
     """Return hidden states [layer, query, width] with the values of `tokens` zeroed in one layer."""
     calls = []
 
@@ -66,24 +66,24 @@ def brute_force(found, stream, layer, tokens, n_heads):
 
         return zero
 
-    with ExitStack() as stack, torch.no_grad():
+    with ExitStack() as exits, torch.no_grad():
         for name, module in found.model.named_modules():
-            if _VALUES.search(name) and _in_stream(name, stream):
-                stack.callback(module.register_forward_hook(hook(name)).remove)
+            if _VALUES.search(name) and _in_stack(name, stack):
+                exits.callback(module.register_forward_hook(hook(name)).remove)
         outputs = found.model(**found.inputs, output_hidden_states=True)
-    assert len(calls) == found.n_layers(stream)
-    key = {"self": "hidden_states", "encoder": "encoder_hidden_states"}.get(stream, "decoder_hidden_states")
+    assert len(calls) == found.n_layers(stack)
+    key = {"self": "hidden_states", "encoder": "encoder_hidden_states"}.get(stack, "decoder_hidden_states")
     return torch.cat(getattr(outputs, key)[1:])
 
 
-def shares_by_brute_force(found, stream, groups):
-    layers = found.n_layers(stream)
-    n_heads = found.n_heads(stream)
-    plain = brute_force(found, stream, 0, None, n_heads)
+def shares_by_brute_force(found, stack, groups):
+    layers = found.n_layers(stack)
+    n_heads = found.n_heads(stack)
+    plain = brute_force(found, stack, 0, None, n_heads)
     rows = torch.zeros(layers, plain.shape[1], len(groups), dtype=torch.float64)
     for layer in range(layers):
         for column, tokens in enumerate(groups):
-            states = brute_force(found, stream, layer, list(tokens), n_heads)[layer]
+            states = brute_force(found, stack, layer, list(tokens), n_heads)[layer]
             rows[layer, :, column] = 1 - torch.nn.functional.cosine_similarity(states, plain[layer], dim=-1)
     return (rows / rows.sum(-1, keepdim=True)).numpy()
 

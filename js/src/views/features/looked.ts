@@ -11,7 +11,7 @@ export interface Sae {
   layer: number | null;
   features: number;
   site: string;
-  stream: string;
+  stack: string;
   /** Whether it was read on a text. */
   onText: boolean;
   /** Whether the first token is a decoder's, on whose states no SAE is trained. */
@@ -74,7 +74,7 @@ export function percentage(share: number): string {
 export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: string } {
   const { sources, axes } = ctx.header();
   const { unit } = ctx.source();
-  const mine = sources.filter(({ stream }) => stream === sae.stream);
+  const mine = sources.filter(({ stack }) => stack === sae.stack);
   const found = mine.find((source) => source.unit === unit) ?? mine[0] ?? ctx.source();
   return { axis: axes[found.key] as Axis, unit: found.unit };
 }
@@ -87,7 +87,7 @@ export function tokenAt(ctx: ViewContext, which: "pinned" | "hover", sae: Sae): 
   const place = cell.key >= 0 ? cell.key : cell.query;
   if (cell.unit === unit) return place < axis.labels.length ? place : -1;
   const { sources, axes } = ctx.header();
-  const from = sources.find((source) => source.unit === cell.unit && source.stream === sae.stream);
+  const from = sources.find((source) => source.unit === cell.unit && source.stack === sae.stack);
   const origin = from && axes[from.key];
   return origin ? translateIndex(place, origin, axis) : -1;
 }

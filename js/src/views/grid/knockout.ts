@@ -31,7 +31,7 @@ export function createKnockout(
     if (!at || !source.heads || source.kind !== "map") return;
     const told = answers.get<{ refusal: string }>("interventions");
     refusal = told?.meta.refusal ?? answers.failure("interventions") ?? "";
-    if (!refusal) knock(ctx, source.stream, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
+    if (!refusal) knock(ctx, source.stack, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
     said();
   };
   plot.append(crosses);
@@ -48,7 +48,7 @@ export function createKnockout(
       answers.get("interventions"); // so that it is here when it is wanted
       const source = ctx.source();
       const spots = specsOf(ctx).flatMap((spec) => {
-        if (spec.kind !== "ablate" || spec.stream !== source.stream || source.kind !== "map") return [];
+        if (spec.kind !== "ablate" || spec.stack !== source.stack || source.kind !== "map") return [];
         const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
         return at ? [at] : [];
       });
@@ -65,10 +65,10 @@ export function createKnockout(
       );
     },
     words(at) {
-      const { stream, layers, heads } = ctx.source();
+      const { stack, layers, heads } = ctx.source();
       if (!at || !heads) return "";
       if (refusal) return ` · cannot be knocked out: ${refusal}`;
-      return ablated(ctx, stream, layers[at.layer] as number, heads[at.head] as number) ? " · knocked out" : "";
+      return ablated(ctx, stack, layers[at.layer] as number, heads[at.head] as number) ? " · knocked out" : "";
     },
   };
 }

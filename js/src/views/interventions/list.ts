@@ -10,7 +10,7 @@ export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get(
 
 /** What an intervention changes; there is one for each place. */
 const placeOf = (spec: Spec): string =>
-  [spec.kind, spec.stream, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
+  [spec.kind, spec.stack, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
 
 export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) === placeOf(other);
 
@@ -27,20 +27,20 @@ export function release(ctx: ViewContext, spec: Spec): void {
 }
 
 /** The intervention that ablates a head, if one does. */
-export function ablated(ctx: ViewContext, stream: string, layer: number, head: HeadKey): Spec | undefined {
+export function ablated(ctx: ViewContext, stack: string, layer: number, head: HeadKey): Spec | undefined {
   return specsOf(ctx).find(
-    (spec) => spec.kind === "ablate" && spec.stream === stream && spec.layer === layer && spec.head === head,
+    (spec) => spec.kind === "ablate" && spec.stack === stack && spec.layer === layer && spec.head === head,
   );
 }
 
 /** Knock a head out, or put it back. */
-export function knock(ctx: ViewContext, stream: string, layer: number, head: number, how: "zero" | "mean"): void {
-  const found = ablated(ctx, stream, layer, head);
+export function knock(ctx: ViewContext, stack: string, layer: number, head: number, how: "zero" | "mean"): void {
+  const found = ablated(ctx, stack, layer, head);
   if (found) release(ctx, found);
-  else pull(ctx, { kind: "ablate", stream, layer, head, how });
+  else pull(ctx, { kind: "ablate", stack, layer, head, how });
 }
 
-/** Where an intervention would be pulled: the stream, layer and head looked at; null where no head is. */
+/** Where an intervention would be pulled: the stack, layer and head looked at; null where no head is. */
 export function headLookedAt(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
   const at = ctx.resolved();
   if (at.source.kind === "map" && at.source.heads) return at;
@@ -53,10 +53,10 @@ export function headLookedAt(ctx: ViewContext): { source: Source; layer: number;
     : null;
 }
 
-/** A token of a stream by its name, where the view knows tokens, else by its number. */
-function tokenWords(ctx: ViewContext, stream: string, side: "query" | "key", at: number): string {
+/** A token of a stack by its name, where the view knows tokens, else by its number. */
+function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
-  const maps = sources.filter((one) => one.stream === stream && one.kind === "map");
+  const maps = sources.filter((one) => one.stack === stack && one.kind === "map");
   const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
   const axis = source && axes[source[side]];
   const label = axis?.labels[axis.spans ? axis.spans.findIndex((span) => span.includes(at)) : at];
@@ -65,12 +65,12 @@ function tokenWords(ctx: ViewContext, stream: string, side: "query" | "key", at:
 
 /** "head 3.1 set to zero" */
 export function specWords(ctx: ViewContext, spec: Spec): string {
-  const among = new Set(ctx.header().sources.map(({ stream }) => stream));
-  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${among.size > 1 ? ` (${spec.stream})` : ""}`;
+  const among = new Set(ctx.header().sources.map(({ stack }) => stack));
+  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${among.size > 1 ? ` (${spec.stack})` : ""}`;
   if (spec.kind === "ablate") return `${head} ${spec.how === "mean" ? "at its mean" : "knocked out"}`;
-  const row = `row of ${tokenWords(ctx, spec.stream, "query", spec.query)} in ${head}`;
+  const row = `row of ${tokenWords(ctx, spec.stack, "query", spec.query)} in ${head}`;
   if (spec.to === "uniform") return `${row} uniform`;
-  if (spec.to === "one_hot") return `${row} only on ${tokenWords(ctx, spec.stream, "key", spec.key ?? 0)}`;
+  if (spec.to === "one_hot") return `${row} only on ${tokenWords(ctx, spec.stack, "key", spec.key ?? 0)}`;
   return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of what is free`;
 }
 

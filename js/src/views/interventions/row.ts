@@ -22,7 +22,7 @@ const RESTS = 180;
 const NOTHING = 1e-9;
 
 interface Place {
-  stream: string;
+  stack: string;
   layer: number;
   head: number;
   query: number;
@@ -89,8 +89,8 @@ export function createRowEditor(
   const pinned = (side: "query" | "key"): number => {
     const cell = ctx.selection.get("pinned");
     const { sources, axes: all } = ctx.header();
-    const stream = headLookedAt(ctx)?.source.stream;
-    const source = sources.find((one) => one.unit === cell?.unit && one.stream === stream && one.kind === "map");
+    const stack = headLookedAt(ctx)?.source.stack;
+    const source = sources.find((one) => one.unit === cell?.unit && one.stack === stack && one.kind === "map");
     const at = cell?.[side] ?? -1;
     const axis = source && all[source[side]];
     if (!axis || at < 0) return -1;
@@ -105,7 +105,7 @@ export function createRowEditor(
     if (!at || typeof at.head !== "number") return null;
     const query = pinned("query");
     const { source, layer, head } = at;
-    return { stream: source.stream, layer, head, query: query < 0 ? tokensOf("query") - 1 : query };
+    return { stack: source.stack, layer, head, query: query < 0 ? tokensOf("query") - 1 : query };
   };
   const current = (at: Place): SetRow | undefined =>
     specsOf(ctx).find((spec) => isSamePlace(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;
@@ -114,8 +114,8 @@ export function createRowEditor(
 
   /** Pin a query and a key by their tokens, in whatever unit the views have. */
   const pinTokens = (query: number, key: number): void => {
-    const stream = headLookedAt(ctx)?.source.stream;
-    const maps = ctx.header().sources.filter((one) => one.stream === stream && one.kind === "map");
+    const stack = headLookedAt(ctx)?.source.stack;
+    const maps = ctx.header().sources.filter((one) => one.stack === stack && one.kind === "map");
     const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
     if (!source) return;
     const at = (side: "query" | "key", token: number): number => {

@@ -17,7 +17,7 @@ interface RowMeta {
 }
 
 export interface Place {
-  stream: string;
+  stack: string;
   layer: number;
   head: number;
   query: number;
@@ -40,14 +40,14 @@ const floats = (view: DataView | undefined): Float32Array =>
 const rows = new WeakMap<Answer<RowMeta>, Row>();
 
 /** The row, if it and its keys are here; else they are asked for. */
-export function rowAt(answers: Answers, { stream, layer, head, query }: Place): Row | string | undefined {
-  const asked = { stream, layer, head, query };
+export function rowAt(answers: Answers, { stack, layer, head, query }: Place): Row | string | undefined {
+  const asked = { stack, layer, head, query };
   const answer = answers.get<RowMeta>("attention_row", asked);
   if (!answer) return answers.failure("attention_row", asked);
   const known = rows.get(answer);
   if (known) return known;
   const { meta, buffers } = answer;
-  const keys = { stream, layer, head: meta.kvHead };
+  const keys = { stack, layer, head: meta.kvHead };
   const told = answers.get<{ keys: number }>("attention_keys", keys);
   if (!told) return answers.failure("attention_keys", keys);
   const by = Object.fromEntries(meta.series.map((name, i) => [name, floats(buffers[i + 1])]));

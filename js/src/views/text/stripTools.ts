@@ -136,7 +136,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   flag(find, "data-idle", true);
   return (changed) => {
     if (ranks && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
-    if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stream", "header"].includes(what))) return;
+    if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stack", "header"].includes(what))) return;
     const other = strip.labels().join();
     if (text !== other && field.value) search();
     text = other;
