@@ -14,19 +14,16 @@ def position(number: int, numbers: Sequence[int], what: str) -> int:
         TypeError: Where it is not an integer.
     """
     if isinstance(number, bool):
-        message = f"{what} takes an integer, not {number}."
-        raise TypeError(message)
+        raise TypeError(f"{what} takes an integer, not {number}.")
     try:
         wanted = operator.index(number)
     except TypeError as error:
-        message = f"{what} takes an integer, not {number!r}."
-        raise TypeError(message) from error
+        raise TypeError(f"{what} takes an integer, not {number!r}.") from error
     if wanted in numbers:
         return numbers.index(wanted)
     if -len(numbers) <= wanted < 0:
         return len(numbers) + wanted
-    message = f"{what} {wanted} is out of range: there {spoken(numbers, what)}."
-    raise IndexError(message)
+    raise IndexError(f"{what} {wanted} is out of range: there {spoken(numbers, what)}.")
 
 
 def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:
@@ -42,8 +39,7 @@ def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) 
     else:
         chosen = (numbers[position(index, numbers, what)],)
     if not chosen:
-        message = f"{what} selects nothing: there {spoken(numbers, what)}."
-        raise IndexError(message)
+        raise IndexError(f"{what} selects nothing: there {spoken(numbers, what)}.")
     return chosen
 
 

@@ -135,13 +135,13 @@ class _Pool(Executor):
         """Submit to the pool; to a new one where it is broken."""
         try:
             if self._pool is not None:
-                return self._pool.submit(function, *args, **kwargs)  # type: ignore[no-any-return]
+                return self._pool.submit(function, *args, **kwargs)
         except BrokenExecutor:
             self.shutdown()
         from loky import ProcessPoolExecutor
 
         self._pool = ProcessPoolExecutor(self._max_workers, env=_ENVIRONMENT)
-        return self._pool.submit(function, *args, **kwargs)  # type: ignore[no-any-return]
+        return self._pool.submit(function, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """End the processes, also those at work."""
@@ -228,8 +228,7 @@ class _Flight(Generic[S, R]):
             if not _died(error):
                 raise error
             self._again(first, error)
-        result: R = first.future.result()
-        return result
+        return first.future.result()
 
     def _again(self, shard: _Shard[S], error: BaseException) -> None:
         """Submit a shard again whose worker died.

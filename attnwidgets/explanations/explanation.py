@@ -92,8 +92,7 @@ class Explanation(Table, Viewable):
     ) -> None:
         """Fill in what all explanations share."""
         if dtype not in (None, "float32", "float64"):
-            message = f"dtype {dtype!r} is not taken; 'float32' or 'float64'."
-            raise ValueError(message)
+            raise ValueError(f"dtype {dtype!r} is not taken; 'float32' or 'float64'.")
         history = {"method": method, "options": {}, "steps": []} | plain(provenance or {})
         self._set(
             method=method,
@@ -132,14 +131,12 @@ class Explanation(Table, Viewable):
         vars(self).update(attributes)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        message = (
+        raise AttributeError(
             f"{self.kind} is immutable: {name!r} cannot be set; .to, .select, .mean ... return new ones."
         )
-        raise AttributeError(message)
 
     def __delattr__(self, name: str) -> NoReturn:
-        message = f"{self.kind} is immutable: {name!r} cannot be deleted."
-        raise AttributeError(message)
+        raise AttributeError(f"{self.kind} is immutable: {name!r} cannot be deleted.")
 
     def __copy__(self) -> Self:
         return self
@@ -287,8 +284,7 @@ def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explan
     if kind not in Explanation.kinds and kind in _ELSEWHERE:
         import_module(_ELSEWHERE[kind])
     if kind not in Explanation.kinds:
-        message = f"explanations of kind {kind!r} are unknown here; update attnwidgets."
-        raise ValueError(message)
+        raise ValueError(f"explanations of kind {kind!r} are unknown here; update attnwidgets.")
     return Explanation.kinds[kind].from_description(described, arrays)
 
 

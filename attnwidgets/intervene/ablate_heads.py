@@ -73,15 +73,13 @@ def ablate_heads(
     2022, Causal Scrubbing (resample).
     """
     if how not in HOWS:
-        message = f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}"
-        raise ValueError(message)
+        raise ValueError(f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}")
     if (reference is None) != (how == "zero"):
-        message = (
+        raise ValueError(
             f"reference is missing: how={how!r} takes what heads write in a trace or several."
             if reference is None
             else "reference is for how='mean', 'resample' or 'patch'; 'zero' needs none."
         )
-        raise ValueError(message)
     name, own = sites_of(model, stack)
     chosen = chosen_heads(heads, own)
     written = None
@@ -114,8 +112,9 @@ class _Ablation(Intervention):
         """Return what the heads return, without what some of them do."""
         heads = list(self._heads[seen.layer])
         if heads[-1] >= output.shape[1]:
-            message = f"layer {seen.layer} has heads 0 to {output.shape[1] - 1}, and no head {heads[-1]}."
-            raise IndexError(message)
+            raise IndexError(
+                f"layer {seen.layer} has heads 0 to {output.shape[1] - 1}, and no head {heads[-1]}."
+            )
         output = output.clone()
         if self._written is None:
             output[:, heads] = 0
@@ -148,13 +147,15 @@ def _reference(
     """
     inner = unwrap(model.model if isinstance(model, Trace) else model)
     if not traces or (how == "patch" and len(traces) > 1):
-        message = f"reference: how={how!r} takes {'one trace' if how == 'patch' else 'a trace or several'}."
-        raise ValueError(message)
+        raise ValueError(
+            f"reference: how={how!r} takes {'one trace' if how == 'patch' else 'a trace or several'}."
+        )
     found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
     for number, trace in enumerate(traces):
         if not isinstance(trace, Trace) or trace.model is None or unwrap(trace.model) is not inner:
-            message = f"reference[{number}] is no trace by this model; make it with aw.trace(model, ...)."
-            raise ValueError(message)
+            raise ValueError(
+                f"reference[{number}] is no trace by this model; make it with aw.trace(model, ...)."
+            )
         for layer, own in written(trace, stack).items():
             if layer in found:
                 found[layer].append(own)

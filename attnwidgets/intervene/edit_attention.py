@@ -73,18 +73,16 @@ def edit_attention(
     matrix = None
     if isinstance(to, str):
         if to not in KINDS:
-            message = f"to {to!r} is not one of {listed(KINDS)}, nor a matrix.{suggest(to, KINDS)}"
-            raise ValueError(message)
+            raise ValueError(f"to {to!r} is not one of {listed(KINDS)}, nor a matrix.{suggest(to, KINDS)}")
         kind = to
     else:
         kind, matrix = "matrix", _matrix(to, chosen)
     if (key is None) == (kind == "one_hot"):
-        message = (
+        raise ValueError(
             "key is missing: to='one_hot' needs the token that is read."
             if key is None
             else f"key is for to='one_hot', and to is {kind!r}."
         )
-        raise ValueError(message)
     column = None if key is None else min(positions(key, "key", model, name, 1))
     rows = None if query is None else positions(query, "query", model, name, 0)
     how = {
@@ -131,8 +129,9 @@ class _Edit(Intervention):
         """Return weights with some rows of some heads set."""
         heads = list(self._heads[seen.layer])
         if heads[-1] >= weights.shape[1]:
-            message = f"layer {seen.layer} has heads 0 to {weights.shape[1] - 1}, and no head {heads[-1]}."
-            raise IndexError(message)
+            raise IndexError(
+                f"layer {seen.layer} has heads 0 to {weights.shape[1] - 1}, and no head {heads[-1]}."
+            )
         rows = seen.queries(self._rows)
         if not rows:
             return weights
@@ -198,8 +197,9 @@ class _Edit(Intervention):
             refused = (line > 0) & ~readable[:, :, at].all(0)
             if bool(refused.any()) or bool((outside > 0).any()):
                 key = first + int(refused.any(0).nonzero()[0]) if bool(refused.any()) else first + n_keys
-                message = f"the matrix lets token {place} read token {key}, which this model does not."
-                raise ValueError(message)
+                raise ValueError(
+                    f"the matrix lets token {place} read token {key}, which this model does not."
+                )
             new[:, :, at] = line.expand(own.shape[1], -1)
         return new
 
@@ -212,13 +212,11 @@ def _matrix(given: Any, heads: Mapping[int, tuple[int, ...]]) -> Tensor:
     if found.dim() == _MAP:
         found = found[None]
     if found.dim() != _MAPS or (len(found) > 1 and counts != {len(found)}):
-        message = (
+        raise ValueError(
             f"to has shape {tuple(np.shape(given))}; a matrix is [query, key], or "
             f"[head, query, key] for the {'/'.join(map(str, sorted(counts)))} heads chosen."
         )
-        raise ValueError(message)
     found = found.to(torch.promote_types(found.dtype, torch.float32))
     if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
-        message = "to holds negative or infinite numbers; attention has weights of 0 and above."
-        raise ValueError(message)
+        raise ValueError("to holds negative or infinite numbers; attention has weights of 0 and above.")
     return found

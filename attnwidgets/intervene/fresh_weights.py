@@ -108,8 +108,7 @@ def _of_its_scale(parameter: nn.Parameter, name: str) -> Tensor:
     """Return normal values with the mean and deviation of a weight."""
     weight = parameter.detach().to("cpu", torch.float32)
     if not weight.isfinite().all():
-        message = f"weight {name!r} holds NaN or infinite values; there is no scale to draw it in."
-        raise ValueError(message)
+        raise ValueError(f"weight {name!r} holds NaN or infinite values; there is no scale to draw it in.")
     return weight.mean() + weight.std(correction=0) * torch.randn(
         weight.shape, device="cpu", dtype=torch.float32
     )

@@ -25,8 +25,7 @@ def sites_of(model: Any, stack: str | None) -> tuple[str, tuple[AttentionModule,
         preferred = (name for name in ("self", "encoder", "text") if name in table)
         stack = next(preferred, next(iter(table)))
     if stack not in table:
-        message = f"stack {stack!r} is not one of {listed(table)}.{suggest(stack, table)}"
-        raise ValueError(message)
+        raise ValueError(f"stack {stack!r} is not one of {listed(table)}.{suggest(stack, table)}")
     return stack, table[stack]
 
 
@@ -70,16 +69,14 @@ def _heads(wanted: Any, site: AttentionModule, layer: int) -> tuple[int, ...]:
         if wanted != "all":
             raise TypeError(_TAKEN.format({layer: wanted}))
         if count is None:
-            message = f"how many heads layer {layer} has is known from a trace only: pass a trace."
-            raise ValueError(message)
+            raise ValueError(f"how many heads layer {layer} has is known from a trace only: pass a trace.")
         return tuple(range(count))
     if isinstance(wanted, (list, tuple, set, range)) and not wanted:
         return ()
     try:
         return pick(wanted, range(count if count is not None else 10**6), "head")
     except IndexError as error:
-        message = f"layer {layer}: {error}"
-        raise IndexError(message) from error
+        raise IndexError(f"layer {layer}: {error}") from error
 
 
 def some_layers(layers: Any, own: tuple[AttentionModule, ...]) -> tuple[int, ...]:
@@ -105,20 +102,17 @@ def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> froz
     count = len(model.axes(stack)[side]) if isinstance(model, Trace) else None
     if isinstance(tokens, slice):
         if count is None and (tokens.stop is None or min(tokens.start or 0, tokens.stop) < 0):
-            message = f"{name}={tokens}: where a text ends is known from a trace only: pass a trace."
-            raise ValueError(message)
+            raise ValueError(f"{name}={tokens}: where a text ends is known from a trace only: pass a trace.")
         tokens = range(*tokens.indices(tokens.stop if count is None else count))
     several = tokens if isinstance(tokens, Iterable) and not isinstance(tokens, str) else [tokens]
     found = set()
     for one in several:
         if isinstance(one, (bool, str)) or not hasattr(one, "__index__"):
-            message = f"{name} takes positions of tokens (0, [3, 4], range(5, 9)), not {one!r}."
-            raise TypeError(message)
+            raise TypeError(f"{name} takes positions of tokens (0, [3, 4], range(5, 9)), not {one!r}.")
         at = int(one.__index__())
         if (count is None and at < 0) or (count is not None and not -count <= at < count):
             ends = "0 or more (negative ones take a trace)" if count is None else f"0 to {count - 1}"
-            message = f"{name} has position {at}; there is {ends}."
-            raise ValueError(message)
+            raise ValueError(f"{name} has position {at}; there is {ends}.")
         found.add(at if count is None else at % count)
     return frozenset(found)
 

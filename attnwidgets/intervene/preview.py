@@ -75,8 +75,9 @@ class Replay:
         from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
         if not isinstance(trace, Trace) or trace.model is None:
-            message = "a preview runs the model, and this trace has none; make it with aw.trace(model, ...)"
-            raise UnsupportedModelError(message)
+            raise UnsupportedModelError(
+                "a preview runs the model, and this trace has none; make it with aw.trace(model, ...)"
+            )
         require_same_interventions(trace, "a preview")
         self._trace = trace
         self._model = unwrap(trace.model)

@@ -188,8 +188,7 @@ def _plan(
     for key, place in _located(model, path).items():
         if place.blocks & wanted and not place.blocks <= wanted:
             shared = ", ".join(map(str, sorted(place.blocks)))
-            message = f"blocks {shared} share weight {place.name!r}: draw all of them, or none."
-            raise ValueError(message)
+            raise ValueError(f"blocks {shared} share weight {place.name!r}: draw all of them, or none.")
         if place.blocks & wanted:
             chosen[key] = f"{path}.{min(place.blocks)}"
         elif (place.side == "below" and below) or (place.side == "above" and above):
@@ -200,20 +199,17 @@ def _plan(
 
 def _stack(model: nn.Module, stacks: dict[str, Any], stack: str | None, layers: Any) -> str:
     if not stacks:
-        message = (
+        raise ValueError(
             f"{type(model).__name__} has no list of blocks that attend; aw.randomized(model) without layers, "
             "embeddings and head draws all of it."
         )
-        raise ValueError(message)
     if stack is None and len(stacks) == 1:
         return next(iter(stacks))
     if stack is None:
-        message = f"layers={layers!r} needs stack: {type(model).__name__} has {listed(stacks)}."
-        raise ValueError(message)
+        raise ValueError(f"layers={layers!r} needs stack: {type(model).__name__} has {listed(stacks)}.")
     fitting = [name for name in stacks if name == stack or stack in name.split(".")]
     if len(fitting) != 1:
-        message = f"stack {stack!r} is not one of {listed(stacks)}.{suggest(stack, stacks)}"
-        raise ValueError(message)
+        raise ValueError(f"stack {stack!r} is not one of {listed(stacks)}.{suggest(stack, stacks)}")
     return fitting[0]
 
 
@@ -224,8 +220,7 @@ def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[in
     if isinstance(layers, str):
         if layers != "top":
             near = suggest(layers, ("all", "top"))
-            message = f"layers {layers!r} is not 'all', 'top', a number or several.{near}"
-            raise ValueError(message)
+            raise ValueError(f"layers {layers!r} is not 'all', 'top', a number or several.{near}")
         return {n - 1}
     try:
         numbers = pick(layers, tuple(range(n)), "layer")
@@ -266,5 +261,4 @@ def _require_real(model: nn.Module, chosen: dict[int, str]) -> None:
     for name, parameter in model.named_parameters():
         if id(parameter) in chosen and (parameter.is_meta or not parameter.is_floating_point()):
             why = "offloaded" if parameter.is_meta else f"quantised ({parameter.dtype})"
-            message = f"weight {name!r} is {why}: load the model without that to draw its weights."
-            raise ValueError(message)
+            raise ValueError(f"weight {name!r} is {why}: load the model without that to draw its weights.")

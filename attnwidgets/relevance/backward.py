@@ -62,8 +62,7 @@ class LayerNorm(Function):
         y, _, scale = torch.native_layer_norm(x, shape, weight, bias, eps)
         ctx.axes = tuple(range(-len(shape), 0))
         ctx.save_for_backward(scale.to(x.dtype) if weight is None else scale.to(x.dtype) * weight)
-        found: Tensor = y
-        return found
+        return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:

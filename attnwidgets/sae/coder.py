@@ -123,8 +123,7 @@ class Coder(nn.Module):
         """What one unit of every feature adds to the (normalised) reconstruction [d_sae, d_in]."""
         if not self.rescale_acts_by_decoder_norm:
             return self.W_dec
-        unit: Tensor = self.W_dec / self.W_dec.norm(dim=-1, keepdim=True)
-        return unit
+        return self.W_dec / self.W_dec.norm(dim=-1, keepdim=True)
 
     @property
     def per_token(self) -> bool:

@@ -72,21 +72,20 @@ class FeatureActivations(Explanation):
     ) -> None:
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
-            message = f"unit {unit!r} is not on the axis, which has {listed(axis.units)}."
-            raise ValueError(message)
+            raise ValueError(f"unit {unit!r} is not on the axis, which has {listed(axis.units)}.")
         dtype = common.get("dtype") or "float32"
         ends, features, activations, shape = _compressed(values, dtype)
         if shape[0] != len(axis.units[unit]):
-            message = (
+            raise ValueError(
                 f"values has {shape[0]} rows; the axis has {len(axis.units[unit])} elements, one for each "
                 f"{unit}."
             )
-            raise ValueError(message)
         require_finite(activations, "values")
         missed = None if error is None else np.array(as_floats(error, dtype))
         if missed is not None and missed.shape != shape[:1]:
-            message = f"error has shape {missed.shape}; one number is taken for each of {shape[0]} tokens."
-            raise ValueError(message)
+            raise ValueError(
+                f"error has shape {missed.shape}; one number is taken for each of {shape[0]} tokens."
+            )
         self._set_common(unit=unit, method=method, **common)
         self._set(
             axis=axis,
@@ -159,8 +158,7 @@ class FeatureActivations(Explanation):
             ValueError: Where a label is several tokens', or none's, or `k` is below 1.
         """
         if k < 1:
-            message = f"k must be at least 1, not {k}."
-            raise ValueError(message)
+            raise ValueError(f"k must be at least 1, not {k}.")
         return self._row(self._place(token), k)
 
     def rows(self, k: int) -> list[tuple[Fired, ...]]:
@@ -183,8 +181,7 @@ class FeatureActivations(Explanation):
                 f"is at {', '.join(map(str, places))}: name one by its place" if places else "is not there"
             )
             near = "" if places else suggest(token, self.labels)
-            message = f"{self.unit} {token!r} {found}.{near}"
-            raise ValueError(message)
+            raise ValueError(f"{self.unit} {token!r} {found}.{near}")
         return places[0]
 
     def ranked(self, k: int = 10, *, special: bool = False) -> tuple[Fired, ...]:
@@ -246,8 +243,7 @@ class FeatureActivations(Explanation):
         if groups is None:
             offered = self.available_units()
             near = suggest(unit, offered)
-            message = f"unit {unit!r} is not offered; these can be read by {listed(offered)}.{near}"
-            raise ValueError(message)
+            raise ValueError(f"unit {unit!r} is not offered; these can be read by {listed(offered)}.{near}")
         dense = self.values
         zero = np.zeros(self.d_sae, dtype=np.float32)
         rows = np.stack([dense[list(group)].max(axis=0) if group else zero for group in groups])
@@ -314,8 +310,7 @@ def _compressed(
     if not hasattr(values, "tocsr"):
         array = as_floats(values, dtype)
         if array.ndim != 2:  # noqa: PLR2004 - token and feature
-            message = f"values has shape {array.shape}; taken is [token, feature]."
-            raise ValueError(message)
+            raise ValueError(f"values has shape {array.shape}; taken is [token, feature].")
         rows, columns = np.nonzero(array)
         ends = np.cumsum(np.bincount(rows, minlength=len(array)))
         return ends, columns.astype(np.int32), array[rows, columns], (array.shape[0], array.shape[1])

@@ -27,8 +27,7 @@ def _starts_special(roles: Roles) -> str:
 
 def entropy_of_rows(shares: Float) -> Float:
     """Return the entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query]."""
-    found: Float = entr(shares).sum(axis=2)
-    return found
+    return entr(shares).sum(axis=2)
 
 
 @statistic(

@@ -67,14 +67,13 @@ class FreeAttention:
             ValueError: Where the amount is not 0 to 1, or the row was not looked at.
         """
         if not 0 <= amount <= 1:
-            message = f"amount must be 0 to 1, not {amount}."
-            raise ValueError(message)
+            raise ValueError(f"amount must be 0 to 1, not {amount}.")
         if (layer, head, query) not in self.rows:
-            message = f"row {query} of layer {layer}, head {head} was not looked at; ask for it by name."
-            raise ValueError(message)
+            raise ValueError(
+                f"row {query} of layer {layer}, head {head} was not looked at; ask for it by name."
+            )
         own = self.trace.attention_layer(layer, self.stack)[head, query].double().numpy()
-        moved: Float = own + amount * (self.rows[layer, head, query] - own)
-        return moved
+        return own + amount * (self.rows[layer, head, query] - own)
 
     def to_map(self, amount: float = 1.0) -> MixingMap:
         """Return attention with every row that was looked at moved [layer, head, query, key]."""
@@ -108,8 +107,7 @@ class FreeAttention:
         from attnwidgets.intervene.edit_attention import edit_attention
 
         if len(self.layers) > 1:
-            message = f"an intervention is of one layer; there are {len(self.layers)}: ask for one."
-            raise ValueError(message)
+            raise ValueError(f"an intervention is of one layer; there are {len(self.layers)}: ask for one.")
         matrix = np.asarray(self.to_map(amount).layer(self.layers[0]), dtype=np.float64)
         return edit_attention(self.trace, {self.layers[0]: list(self.heads)}, matrix, stack=self.stack)
 
@@ -196,8 +194,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
     values, _ = _values(trace, name, number, own)
     basis = _basis(values, ones=False)
     weights = trace.attention_layer(number, name)[own].double().numpy()
-    effective: Float = weights @ basis @ basis.T
-    return effective
+    return weights @ basis @ basis.T
 
 
 def moved(weights: Float, values: Float, readable: Bools) -> Float:
@@ -240,8 +237,7 @@ def _basis(values: Float, *, ones: bool = True) -> Float:
     """Return orthonormal columns that span those of [V, 1] [key, rank]."""
     matrix = np.concatenate([values, np.ones((len(values), 1))], axis=1) if ones else values
     left, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
-    basis: Float = left[:, sizes > _RANK * sizes.max(initial=0)]
-    return basis
+    return left[:, sizes > _RANK * sizes.max(initial=0)]
 
 
 def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Bools]:

@@ -89,14 +89,12 @@ def head_importance(
     Source: Michel et al. 2019, section 2.2 (removal) and 4.1 (estimate).
     """
     if how not in HOWS:
-        message = f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}"
-        raise ValueError(message)
+        raise ValueError(f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}")
     from attnwidgets.tracing.attention_modules import sites
 
     several: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     if not several:
-        message = "traces is empty: give a trace, or several."
-        raise ValueError(message)
+        raise ValueError("traces is empty: give a trace, or several.")
     for trace in several:
         require_trace(trace, "head_importance")
         sites(trace)

@@ -59,8 +59,7 @@ def head_statistics(
     reasons = {one.name: reason for one in wanted if (reason := one.refusal(roles))}
     if reasons and names is not None:
         name, reason = next(iter(reasons.items()))
-        message = f"names: {name!r} is not defined here: {reason}."
-        raise ValueError(message)
+        raise ValueError(f"names: {name!r} is not defined here: {reason}.")
     kept = [one for one in wanted if one.name not in reasons]
     return HeadStatistics(
         measured(kept, source, by, roles),

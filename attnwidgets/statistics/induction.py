@@ -99,8 +99,9 @@ def induction_score(
         seed=seed,
     )
     if over not in OVER:
-        message = f"over {over!r} is not one of {', '.join(map(repr, OVER))}.{suggest(str(over), OVER)}"
-        raise ValueError(message)
+        raise ValueError(
+            f"over {over!r} is not one of {', '.join(map(repr, OVER))}.{suggest(str(over), OVER)}"
+        )
     scores, first = None, None
     for row in progress(rows, desc="induction: sequences"):
         traced = trace(model, tokenizer, input_ids=row)
@@ -151,12 +152,10 @@ def repeated_tokens(
         ("sequences", sequences, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            message = f"{name} must be a whole number from {least}, not {value!r}."
-            raise ValueError(message)
+            raise ValueError(f"{name} must be a whole number from {least}, not {value!r}.")
     offered = list(_drawn_from(model, tokenizer) if vocabulary is None else dict.fromkeys(vocabulary))
     if len(offered) < length:
-        message = f"length is {length}, and there are {len(offered)} different tokens to draw from."
-        raise ValueError(message)
+        raise ValueError(f"length is {length}, and there are {len(offered)} different tokens to draw from.")
     before = _start(tokenizer, start)
     draws = np.random.default_rng(seed)
     chosen = (draws.choice(offered, length, replace=False).tolist() for _ in range(sequences))
@@ -173,8 +172,9 @@ def _drawn_from(model: Any, tokenizer: Any) -> list[int]:
         special = special_ids(tokenizer)
         size = min(len(tokenizer), size or len(tokenizer))
     if size is None:
-        message = "vocabulary is needed: neither the model nor a tokenizer says how many tokens there are."
-        raise ValueError(message)
+        raise ValueError(
+            "vocabulary is needed: neither the model nor a tokenizer says how many tokens there are."
+        )
     return [i for i in range(int(_COMMON * size), int(_RARE * size)) if i not in special]
 
 
@@ -213,8 +213,9 @@ def prefix_matching(
     copies = roles.queries // length
     reason = places_compare(roles) or ("" if copies >= _SEVERAL else f"it has {copies} copies of {length}")
     if reason:
-        message = f"prefix matching needs a sequence that is repeated: {reason} (n = {roles.queries})."
-        raise ValueError(message)
+        raise ValueError(
+            f"prefix matching needs a sequence that is repeated: {reason} (n = {roles.queries})."
+        )
     places = np.arange(roles.queries)
     # The key after an earlier copy of the query's token, a whole number of copies back.
     apart = places[:, None] - (places[None, :] - 1)

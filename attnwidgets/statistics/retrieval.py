@@ -106,11 +106,11 @@ def retrieval_score(
 
     wanted = needle if answer is None else answer
     if wanted not in needle:
-        message = f"answer {wanted!r} is no part of the needle {needle!r}: retrieval copies from there."
-        raise ValueError(message)
+        raise ValueError(
+            f"answer {wanted!r} is no part of the needle {needle!r}: retrieval copies from there."
+        )
     if not depths or not all(0 <= depth <= 1 for depth in depths):
-        message = f"depths must be numbers from 0 to 1, not {depths!r}."
-        raise ValueError(message)
+        raise ValueError(f"depths must be numbers from 0 to 1, not {depths!r}.")
     scores: list[Float] = []
     prompts: list[dict[str, Any]] = []
     of = None
@@ -125,11 +125,10 @@ def retrieval_score(
             of = of or attention(traced)
     if of is None:
         said = "; ".join(f"at {p['depth']:g}: {p['answer'].strip()!r:.80}" for p in prompts)
-        message = (
+        raise ValueError(
             f"no prompt was answered, so that nothing was copied: the model said {said}. Ask otherwise, "
             "allow more tokens, shorten the haystack, or lower recall."
         )
-        raise ValueError(message)
     return HeadStatistics(
         np.mean(scores, axis=0)[None],
         names=(RETRIEVAL.name,),
@@ -168,8 +167,7 @@ def _context(needle: str, haystack: str, words: int, depth: float) -> str:
 
     spoken = haystack.split()
     if not spoken or words < 1:
-        message = f"the haystack needs words: it has {len(spoken)}, and {words} were asked for."
-        raise ValueError(message)
+        raise ValueError(f"the haystack needs words: it has {len(spoken)}, and {words} were asked for.")
     text = " ".join((spoken * (words // len(spoken) + 1))[:words])
     ends = [0, *(end for _, end in sentence_spans(text))]
     at = min(ends, key=lambda end: abs(end - depth * len(text)))
@@ -185,8 +183,9 @@ def _ask(model: Any, tokenizer: Any, context: str, question: str, template: str 
     try:
         prompt = (template or _TEMPLATE).format(context=context, question=question)
     except (KeyError, IndexError) as error:
-        message = f"template has a field {error} that is neither {{context}} nor {{question}}."
-        raise ValueError(message) from error
+        raise ValueError(
+            f"template has a field {error} that is neither {{context}} nor {{question}}."
+        ) from error
     return trace(model, tokenizer, prompt, max_new_tokens=new)
 
 
@@ -195,11 +194,10 @@ def _find(trace: Any, needle: str | tuple[int, int]) -> _Needle:
     from attnwidgets.tracing.recording.inputs import text_of_ids, text_tokenizer
 
     if trace.boundary is None or trace.input_ids is None or len(trace.stacks) > 1:
-        message = (
+        raise ValueError(
             "trace holds no continuation of its text: make it with max_new_tokens=... and a decoder, so that "
             "there is an answer to copy into."
         )
-        raise ValueError(message)
     ids = tuple(int(i) for i in trace.input_ids)
     text = text_of_ids(text_tokenizer(trace.tokenizer), ids)
     answer = text.texts[0][text.spans[trace.boundary][0] :] if trace.boundary < len(ids) else ""
@@ -208,8 +206,9 @@ def _find(trace: Any, needle: str | tuple[int, int]) -> _Needle:
     else:
         positions = tuple(range(*needle))
         if not positions or positions[0] < 0 or positions[-1] >= trace.boundary:
-            message = f"needle {needle} is not in the prompt, which has tokens 0 to {trace.boundary - 1}."
-            raise ValueError(message)
+            raise ValueError(
+                f"needle {needle} is not in the prompt, which has tokens 0 to {trace.boundary - 1}."
+            )
     return _Needle(positions, ids, trace.boundary, answer)
 
 
@@ -218,8 +217,9 @@ def _positions(text: Text, needle: str, boundary: int) -> tuple[int, ...]:
     pattern = r"\s*".join(re.escape(part) for part in re.findall(r"\w+|[^\w\s]", needle))
     found = re.search(pattern, text.texts[0], re.IGNORECASE) if pattern else None
     if found is None:
-        message = f"needle {needle!r} is not in the prompt as its tokens spell it: {text.texts[0]!r:.200}"
-        raise ValueError(message)
+        raise ValueError(
+            f"needle {needle!r} is not in the prompt as its tokens spell it: {text.texts[0]!r:.200}"
+        )
     begin, end = found.span()
     # Leading spaces of a token are no part of a word.
     inside = [

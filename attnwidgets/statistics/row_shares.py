@@ -45,8 +45,7 @@ class Roles:
     def __init__(self, source: MixingMap, queries: Queries = "all") -> None:
         if queries not in QUERIES:
             near = suggest(str(queries), QUERIES)
-            message = f"queries {queries!r} is not one of {', '.join(map(repr, QUERIES))}.{near}"
-            raise ValueError(message)
+            raise ValueError(f"queries {queries!r} is not one of {', '.join(map(repr, QUERIES))}.{near}")
         self.unit = source.unit
         self.queries, self.keys = (len(unit) for unit in (source.query_unit, source.key_unit))
         self.square = source.query is source.key or source.query == source.key
@@ -132,14 +131,12 @@ class Rows:
             keys: Which [key], or which for every query [query, key].
         """
         chosen = self.shares[:, :, keys] if keys.ndim == 1 else np.where(keys, self.shares, 0.0)
-        found: Float = chosen.sum(axis=2)
-        return found
+        return chosen.sum(axis=2)
 
 
 def divided(totals: Float, counts: NDArray[np.integer]) -> Float:
     """Return totals / counts; NaN where nothing was counted."""
-    found: Float = np.divide(totals, counts, out=np.full(totals.shape, math.nan), where=counts > 0)
-    return found
+    return np.divide(totals, counts, out=np.full(totals.shape, math.nan), where=counts > 0)
 
 
 def source_of(
@@ -153,18 +150,16 @@ def source_of(
     """
     if isinstance(shown, MixingMap):
         if stack is not None and stack != shown.stack:
-            message = f"stack {stack!r} was asked for, and this map is of stack {shown.stack!r}."
-            raise ValueError(message)
+            raise ValueError(f"stack {stack!r} was asked for, and this map is of stack {shown.stack!r}.")
         source = shown if layers is None else shown.select(layer=layers)
     else:
         require_trace(shown, function)
         source = attention(shown, stack, layers=layers)
     if source.known("signed"):
-        message = (
+        raise ValueError(
             f"{function} takes shares, and {source.title} has negative values: they have no distribution "
             "over keys. Give a map of attention or of another measure that is not signed."
         )
-        raise ValueError(message)
     wanted = unit or source.unit
     source.to(wanted)  # whether there is such a unit; nothing is computed
     return source, wanted
@@ -211,8 +206,9 @@ def rows_of(values: Any, roles: Roles, what: str) -> Rows:
     """
     shares = np.array(values, dtype=np.float64)
     if shares.size and shares.min() < _NOT_NEGATIVE:
-        message = f"{what} has negative values (down to {shares.min():.3g}): shares are never negative."
-        raise ValueError(message)
+        raise ValueError(
+            f"{what} has negative values (down to {shares.min():.3g}): shares are never negative."
+        )
     np.maximum(shares, 0.0, out=shares)
     totals = shares.sum(axis=2, keepdims=True)
     np.divide(shares, totals, out=shares, where=totals > 0)

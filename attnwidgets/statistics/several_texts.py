@@ -26,19 +26,16 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         ValueError: Where layers, heads or units differ, or no statistic is in all of them.
     """
     if not tables:
-        message = "tables is empty: give at least one."
-        raise ValueError(message)
+        raise ValueError("tables is empty: give at least one.")
     first = tables[0]
     for place, table in enumerate(tables):
         for what in ("layers", "heads", "unit"):
             own, other = getattr(table, what), getattr(first, what)
             if own != other:
-                message = f"tables[{place}] has {what} {own!r}, the first has {other!r}."
-                raise ValueError(message)
+                raise ValueError(f"tables[{place}] has {what} {own!r}, the first has {other!r}.")
     names = [name for name in first.names if all(name in table for table in tables)]
     if not names:
-        message = "no statistic is in all of the tables."
-        raise ValueError(message)
+        raise ValueError("no statistic is in all of the tables.")
     stack = np.array([[table[name] for name in names] for table in tables])
     known = ~np.isnan(stack)
     missing = {name: reason for table in tables for name, reason in table.left_out.items()}

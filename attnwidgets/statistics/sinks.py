@@ -61,8 +61,7 @@ def inner_sink(rows: Rows) -> Float:
     """
     found = _from_others(rows)[:, _candidates(rows.roles, inside=True)]
     empty = np.isnan(found).all(axis=1)
-    strongest: Float = np.where(empty, np.nan, np.nanmax(found, axis=1, initial=0.0))
-    return strongest
+    return np.where(empty, np.nan, np.nanmax(found, axis=1, initial=0.0))
 
 
 def _fewest(roles: Roles) -> int:
@@ -140,8 +139,7 @@ def sink_rate(
     """
     found, _, roles = _importance(shown, stack, layers, unit, own=True)
     if not -roles.keys <= position < roles.keys:
-        message = f"position {position} is out of range: there are elements 0 to {roles.keys - 1}."
-        raise IndexError(message)
+        raise IndexError(f"position {position} is out of range: there are elements 0 to {roles.keys - 1}.")
     values = found[..., position]
     return float((values[~np.isnan(values)] > threshold).mean())
 

@@ -113,10 +113,8 @@ def statistic(
             roles = Roles(source.to(wanted), queries)
             reason = refusal(roles)
             if reason:
-                message = f"{name} is not defined here: {reason}."
-                raise ValueError(message)
-            found: Float = measured([described], source, wanted, roles)[0]
-            return found
+                raise ValueError(f"{name} is not defined here: {reason}.")
+            return measured([described], source, wanted, roles)[0]
 
         of_heads.__annotations__ = dict(OfHeads.__call__.__annotations__)
         del of_heads.__wrapped__  # so that help() shows the arguments it takes
@@ -160,9 +158,11 @@ def named(names: Any) -> list[Statistic]:
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name in table and name not in offered:
-            message = f"statistic {name!r} needs a text of its own: aw.{name}_score(model, tokenizer, ...)."
-            raise ValueError(message)
+            raise ValueError(
+                f"statistic {name!r} needs a text of its own: aw.{name}_score(model, tokenizer, ...)."
+            )
         if name not in offered:
-            message = f"statistic {name!r} is not one of {listed(offered)}.{suggest(str(name), offered)}"
-            raise ValueError(message)
+            raise ValueError(
+                f"statistic {name!r} is not one of {listed(offered)}.{suggest(str(name), offered)}"
+            )
     return [table[name] for name in dict.fromkeys(wanted)]

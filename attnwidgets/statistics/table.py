@@ -80,11 +80,9 @@ class HeadStatistics(Explanation):
         expected = (len(names), len(layers), *(() if heads is None else (len(heads),)))
         if array.shape != expected or not array.size:
             axes = ", ".join(_NAMES[: len(expected)])
-            message = f"values has shape {array.shape}, and the labels [{axes}] ask for {expected}."
-            raise ValueError(message)
+            raise ValueError(f"values has shape {array.shape}, and the labels [{axes}] ask for {expected}.")
         if len(set(names)) < len(names):
-            message = f"names has one twice: {listed(names)}."
-            raise ValueError(message)
+            raise ValueError(f"names has one twice: {listed(names)}.")
         for name in names:
             _described(name)
         array.flags.writeable = False
@@ -115,8 +113,7 @@ class HeadStatistics(Explanation):
         return read_only(as_floats(self._exact, "float32"))
 
     def __getitem__(self, name: str) -> Float:
-        found: Float = self._exact[self._place(name)]
-        return found
+        return self._exact[self._place(name)]
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -182,8 +179,7 @@ class HeadStatistics(Explanation):
         heads = self.heads
         if head is not None:
             if self.heads is None:
-                message = "head cannot be selected: there is no head axis."
-                raise IndexError(message)
+                raise IndexError("head cannot be selected: there is no head axis.")
             heads = pick(head, self.heads, "head")
             values = values[:, :, [position(one, self.heads, "head") for one in heads]]
         return type(self)(
@@ -198,11 +194,11 @@ class HeadStatistics(Explanation):
         """
         for what in ("layers", "heads"):
             if getattr(self, what) != getattr(other, what):
-                message = f"{what} differ: {getattr(self, what)} here, {getattr(other, what)} there."
-                raise ValueError(message)
+                raise ValueError(f"{what} differ: {getattr(self, what)} here, {getattr(other, what)} there.")
         if both := [name for name in other.names if name in self.names]:
-            message = f"statistic {both[0]!r} is in both tables; take it out of one with .select(...)."
-            raise ValueError(message)
+            raise ValueError(
+                f"statistic {both[0]!r} is in both tables; take it out of one with .select(...)."
+            )
         names = (*self.names, *other.names)
         left_out = {k: v for k, v in {**self.left_out, **other.left_out}.items() if k not in names}
         warning = "; ".join(dict.fromkeys(filter(None, (self.warning, other.warning))))
@@ -270,6 +266,7 @@ class HeadStatistics(Explanation):
 def _described(name: str) -> Statistic:
     table = statistics()
     if name not in table:
-        message = f"statistic {name!r} is unknown; there is {listed(table)}.{suggest(str(name), table)}"
-        raise ValueError(message)
+        raise ValueError(
+            f"statistic {name!r} is unknown; there is {listed(table)}.{suggest(str(name), table)}"
+        )
     return table[name]

@@ -55,8 +55,9 @@ def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
                 for name, module in _attentions(block)
             ]
     if not found:
-        message = f"{type(inner).__name__} has no list of blocks that attend: pass a trace of it instead."
-        raise ValueError(message)
+        raise ValueError(
+            f"{type(inner).__name__} has no list of blocks that attend: pass a trace of it instead."
+        )
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
     return {
         stack: tuple(own) * depth if len(own) == 1 and isinstance(depth, int) and depth > 1 else tuple(own)
@@ -68,10 +69,9 @@ def _of_trace(trace: Trace) -> dict[str, tuple[AttentionModule, ...]]:
     bare = not any(table.layers for table in trace.stack_table.values())
     if trace.model is None or bare or not recorded(trace):
         why = "the model has no attention" if bare else trace.warning or "its numbers were given"
-        message = (
+        raise ValueError(
             f"attention cannot be changed here: {why}; make a trace with aw.trace(model, tokenizer, text)."
         )
-        raise ValueError(message)
     modules = dict(unwrap(trace.model).named_modules())
     return {
         stack: tuple(

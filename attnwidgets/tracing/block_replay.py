@@ -91,8 +91,7 @@ class RecordedBlock:
         """The hidden states it was given, [1, token, width]."""
         for value in (*self.args, self.kwargs.get("hidden_states"), *self.kwargs.values()):
             if is_hidden(value):
-                found: Tensor = value
-                return found
+                return value
         raise UnsupportedModelError(f"block {self.name!r} takes no hidden states [batch, token, width]")
 
 

@@ -102,8 +102,7 @@ def _offloaded(model: Any, name: str) -> torch.Tensor | None:
     for one in getattr(hook, "hooks", (hook,)):
         kept = getattr(one, "weights_map", None)
         if kept is not None:
-            found: torch.Tensor = kept[own]
-            return found
+            return kept[own]
     return None
 
 

@@ -170,8 +170,7 @@ def _tensor(value: Any, where: str) -> Tensor:
     try:
         if isinstance(value, Tensor):
             held = value.detach().to_dense()
-            weights: Tensor = _real(held, held.is_complex()).to("cpu", kept_dtype(held.dtype))
-            return weights
+            return _real(held, held.is_complex()).to("cpu", kept_dtype(held.dtype))
         # A copy, so that what is shown does not change with the user's array.
         found = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
         kept = found.dtype if found.dtype == np.float64 else np.float32

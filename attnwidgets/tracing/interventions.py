@@ -76,8 +76,7 @@ class Seen:
         if mask is None:
             shape = (1, 1, self.query.shape[2], self.key.shape[2])
             return torch.ones(shape, dtype=torch.bool, device=self.query.device)
-        found: Tensor = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-        return found
+        return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
     def queries(self, positions: frozenset[int] | None) -> list[int]:
         """Return which rows of the call are at some positions of the text."""
@@ -117,8 +116,7 @@ class Intervention:
     def __enter__(self) -> Self:
         before = _session_of(self._model)
         if before is not None and any(one is self for one in before.active):
-            message = f"{self!r} is in force already; make another one with aw.{self.kind}."
-            raise RuntimeError(message)
+            raise RuntimeError(f"{self!r} is in force already; make another one with aw.{self.kind}.")
         session = before
         if session is None or session.owner != _here():
             # A task inherits what is in force where it was started, and changes nothing there.
@@ -240,14 +238,14 @@ class _Session:
     def begin(self) -> None:
         """Switch the model for our own calls, and the twin of it that is borrowed here, if one is."""
         if any(one.model is not self.model and one.modules & self.modules for one in _sessions()):
-            message = (
+            raise ValueError(
                 f"parts of this {type(self.model).__name__} are changed through another model that holds "
                 "them: enter all interventions with the same model."
             )
-            raise ValueError(message)
         if not configs_of(self.model):
-            message = f"{type(self.model).__name__} has no configuration that says how it attends."
-            raise UnsupportedModelError(message)
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} has no configuration that says how it attends."
+            )
         register()
         with ExitStack() as undo:
             self._own = undo.enter_context(own_calls())
@@ -281,11 +279,10 @@ class _Session:
             return
         self._pass.running = False
         if not self._pass.calls:
-            message = (
+            raise UnsupportedModelError(
                 f"interventions do nothing in {type(model).__name__}: it computes attention outside "
                 "transformers' attention interface."
             )
-            raise UnsupportedModelError(message)
 
     def weigh(
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
@@ -300,11 +297,10 @@ class _Session:
         stack, layer = place
         own = origin(module)
         if not now.running and sum(site.module is own for site in self._table[stack]) > 1:
-            message = (
+            raise UnsupportedModelError(
                 f"a block of {type(self.model).__name__} that is several layers was called by itself, so "
                 "that an intervention cannot tell which it is."
             )
-            raise UnsupportedModelError(message)
         first_query, first_key = self._positions(own, stack, query, key, settings)
         plain = weights
         for one in self.active:

@@ -89,11 +89,10 @@ def difference(first: Trace, other: Trace) -> Difference:
             one.tokens == two.tokens for one, two in zip(first.axes(stack), other.axes(stack), strict=True)
         )
         if not same:
-            message = (
+            raise ValueError(
                 f"other is a trace of other tokens (stack {stack!r}); compare with trace.rerun(...), or "
                 "with a trace of the same text."
             )
-            raise ValueError(message)
     title = first.predictions_title
     shares = [_shares(one) for one in (first, other)]
     nothing = shares[0] is None or shares[1] is None
@@ -134,8 +133,7 @@ def _shares(trace: Trace) -> NDArray[np.float64] | None:
     several = trace.predictions_title == "class" and (
         getattr(config, "problem_type", None) == "multi_label_classification"
     )
-    found: NDArray[np.float64] = (row.sigmoid() if several else row.softmax(-1)).numpy()
-    return found
+    return (row.sigmoid() if several else row.softmax(-1)).numpy()
 
 
 def _row(trace: Trace, logits: Tensor) -> int:

@@ -276,20 +276,17 @@ def _cut(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _asked(metrics: str | Sequence[str], operator: Any, target: Any, unit: str | None) -> Asked:
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     if not names:
-        message = f"metrics is empty; there is {listed(EVERY)}."
-        raise ValueError(message)
+        raise ValueError(f"metrics is empty; there is {listed(EVERY)}.")
     for name in names:
         if name not in EVERY:
-            message = f"metrics has {name!r}; there is {listed(EVERY)}.{suggest(name, EVERY)}"
-            raise ValueError(message)
+            raise ValueError(f"metrics has {name!r}; there is {listed(EVERY)}.{suggest(name, EVERY)}")
     families = {
         family: tuple(name for name in dict.fromkeys(names) if EVERY[name] == family)
         for family in FAMILIES
         if any(EVERY[name] == family for name in names)
     }
     if operator is None and set(ASKING) & set(families):
-        message = "operator is missing: say how features are removed (see aw.evaluate.OPERATORS)."
-        raise ValueError(message)
+        raise ValueError("operator is missing: say how features are removed (see aw.evaluate.OPERATORS).")
     return Asked(families, target, unit)
 
 

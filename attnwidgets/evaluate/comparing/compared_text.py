@@ -134,17 +134,15 @@ def item_of(given: Any, number: int, asked: Asked) -> Item:
         item = Item(given[0], given[1])
     else:
         kind = type(given).__name__
-        message = f"{place} is a {kind}, not a text, an object with one, (text, label) or a trace."
-        raise TypeError(message)
+        raise TypeError(f"{place} is a {kind}, not a text, an object with one, (text, label) or a trace.")
     if item.trace is None and (not isinstance(item.text, str) or not item.text.strip()):
-        message = f"{place} has an empty text; leave it out."
-        raise ValueError(message)
+        raise ValueError(f"{place} has an empty text; leave it out.")
     if asked.by_label and item.label is None:
-        message = f"{place} has no label, and target='label' asks for it."
-        raise ValueError(message)
+        raise ValueError(f"{place} has no label, and target='label' asks for it.")
     if "plausibility" in asked.families and item.rationale is None:
-        message = f"{place} has no rationale, which {asked.families['plausibility'][0]!r} compares with."
-        raise ValueError(message)
+        raise ValueError(
+            f"{place} has no rationale, which {asked.families['plausibility'][0]!r} compares with."
+        )
     return item
 
 

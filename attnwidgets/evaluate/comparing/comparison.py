@@ -65,8 +65,7 @@ class Comparison(Mapping[str, Scorecard], Viewable):
     def __getitem__(self, family: str) -> Scorecard:
         if family not in self._cards:
             near = suggest(family, self._cards)
-            message = f"there are no scores of {family!r} here, only {listed(self._cards)}.{near}"
-            raise KeyError(message)
+            raise KeyError(f"there are no scores of {family!r} here, only {listed(self._cards)}.{near}")
         return self._cards[family]
 
     def __iter__(self) -> Iterator[str]:

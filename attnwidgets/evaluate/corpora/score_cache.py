@@ -106,8 +106,7 @@ class _Index:
 
 def _comparable(keys: NDArray[np.uint8]) -> NDArray[np.bytes_]:
     """Return keys [text, byte] as strings of bytes [text]."""
-    flat: NDArray[np.bytes_] = np.ascontiguousarray(keys).view("S16").reshape(-1)
-    return flat
+    return np.ascontiguousarray(keys).view("S16").reshape(-1)
 
 
 def _read(path: Path) -> Scores | None:

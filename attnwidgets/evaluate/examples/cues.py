@@ -55,8 +55,7 @@ def check(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if value not in _CHOICES[name]:
             near = suggest(str(value), _CHOICES[name])
-            message = f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}"
-            raise ValueError(message)
+            raise ValueError(f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}")
 
 
 def departures(options: Mapping[str, str], *, masked: bool, rankings: Sequence[str] = ()) -> list[str]:
@@ -201,8 +200,7 @@ def rows_read(example: Example, row: str) -> list[int]:
         return list(example.target)
     first = min(example.target)
     if first == 0:
-        message = f"examples[{example.number}]: no token stands before the target; pass row='target'."
-        raise ValueError(message)
+        raise ValueError(f"examples[{example.number}]: no token stands before the target; pass row='target'.")
     return [first - 1]
 
 
@@ -223,5 +221,4 @@ def shares(rows: NDArray[np.float64], normalize: str) -> NDArray[np.float64]:
     if normalize == "none":
         return rows
     totals = np.abs(rows).sum(axis=-1, keepdims=True)
-    divided: NDArray[np.float64] = np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)
-    return divided
+    return np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)

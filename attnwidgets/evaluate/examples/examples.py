@@ -53,23 +53,21 @@ def read(
     place = f"examples[{number}]"
     words, text = _field(given, "words", place, needed=False), _field(given, "text", place, needed=False)
     if words is None and text is None:
-        message = f"{place} has neither words (a list) nor text; it needs one of them, a target and cues."
-        raise ValueError(message)
+        raise ValueError(
+            f"{place} has neither words (a list) nor text; it needs one of them, a target and cues."
+        )
     target = _indices(_field(given, "target", place), f"{place}: target")
     cues = _indices(_field(given, "cues", place), f"{place}: cues")
     if both := sorted(set(target) & set(cues)):
-        message = f"{place}: {both[0]} is target and cue at once; a target is no cue of itself."
-        raise ValueError(message)
+        raise ValueError(f"{place}: {both[0]} is target and cue at once; a target is no cue of itself.")
     reader = text_tokenizer(tokenizer)
     text = str(text) if words is None else words_text(words, text, f"{place}: words")
     try:
         sample = encode(reader, text, limit=limit_of(model, reader))
     except ValueError as error:
-        message = f"{place}: {error}"
-        raise ValueError(message) from error
+        raise ValueError(f"{place}: {error}") from error
     if sample.text is None or sample.ids is None:
-        message = f"{place}: the tokenizer made no tokens of it."
-        raise ValueError(message)
+        raise ValueError(f"{place}: the tokenizer made no tokens of it.")
     if unit == "token":
         tokens: Sequence[tuple[int, ...]] = [(token,) for token in range(len(sample.ids))]
     else:
@@ -100,10 +98,9 @@ def _field(given: Any, name: str, place: str, *, needed: bool = True) -> Any:
         there = [key for key in dir(given) if not key.startswith("_")]
     if found is None and needed:
         near = suggest(name, there)
-        message = (
+        raise ValueError(
             f"{place} has no {name} (also taken: {', '.join(names[1:])}); it has {', '.join(there)}.{near}"
         )
-        raise ValueError(message)
     return found
 
 
@@ -112,11 +109,9 @@ def _indices(given: Any, what: str) -> tuple[int, ...]:
     try:
         found = tuple(operator.index(index) for index in several)
     except TypeError as error:
-        message = f"{what} must be an index or several, not {given!r}."
-        raise ValueError(message) from error
+        raise ValueError(f"{what} must be an index or several, not {given!r}.") from error
     if not found:
-        message = f"{what} is empty; leave examples without it out."
-        raise ValueError(message)
+        raise ValueError(f"{what} is empty; leave examples without it out.")
     return tuple(dict.fromkeys(found))
 
 
@@ -143,10 +138,8 @@ def _found(
     groups = []
     for index in wanted:
         if not 0 <= index < len(tokens):
-            message = f"{what} {index} is out of range: there are {unit}s 0 to {len(tokens) - 1}."
-            raise ValueError(message)
+            raise ValueError(f"{what} {index} is out of range: there are {unit}s 0 to {len(tokens) - 1}.")
         if not tokens[index]:
-            message = f"{what} {index} has no token of its own in this tokenizer."
-            raise ValueError(message)
+            raise ValueError(f"{what} {index} has no token of its own in this tokenizer.")
         groups.append(tokens[index])
     return groups

@@ -64,14 +64,12 @@ def explained(
     single = not isinstance(traces, Sequence)
     every = [traces] if single else list(traces)
     if not every:
-        message = "traces is empty: give a trace, or several."
-        raise ValueError(message)
+        raise ValueError("traces is empty: give a trace, or several.")
     for trace in every:
         require_trace(trace, function)
     given = by_name(explanations)
     if not given:
-        message = "explanations is empty: give at least one."
-        raise ValueError(message)
+        raise ValueError("explanations is empty: give at least one.")
     sources = {str(name): source_of(one, len(every), str(name), target) for name, one in given.items()}
     found = []
     for number, trace in enumerate(every):
@@ -83,11 +81,10 @@ def explained(
             one = one if unit is None else one.to(unit)
             side = stack_of_axis(one.axis, one.stack, trace, name, f"traces[{number}]")
             if elements is not None and (one.unit, side) != (elements.name, stack):
-                message = (
+                raise ValueError(
                     f"explanation {name!r} is by {one.unit} of stack {side!r}, the first by {elements.name} "
                     f"of {stack!r}: pass unit='...' to read all of them in one."
                 )
-                raise ValueError(message)
             elements, stack = one.source_unit, side
             own[name] = np.asarray(one.values, dtype=np.float64)
         if elements is None:
@@ -147,16 +144,14 @@ def source_of(
         ValueError: Where there are not as many as traces.
     """
     if not finished and (isinstance(one, (Attributions, MixingMap)) or _is_list_of_results(one)):
-        message = (
+        raise TypeError(
             f"explanation {name!r} is finished, and is needed for other inputs too: give its method, by "
             "name, as (name, options), or as a function of a trace."
         )
-        raise TypeError(message)
     if isinstance(one, (Attributions, MixingMap)) or _is_list_of_results(one):
         several = list(one) if isinstance(one, list) else [one]
         if len(several) != n:
-            message = f"explanation {name!r} has {len(several)} for {n} traces: give one for each."
-            raise ValueError(message)
+            raise ValueError(f"explanation {name!r} has {len(several)} for {n} traces: give one for each.")
         return lambda number, _: several[number]
     spec = (one, {}) if isinstance(one, str) else one
     if isinstance(spec, tuple):
@@ -175,19 +170,16 @@ def require_single(one: Any, name: str) -> Attributions:
         ValueError: Where it has several targets.
     """
     if isinstance(one, MixingMap):
-        message = (
+        raise TypeError(
             f"explanation {name!r} is a map: make a vector of it first, .to_attributions('row', query='cls') "
             "or another scheme, of one layer, .select(layer=-1)."
         )
-        raise TypeError(message)
     if not isinstance(one, Attributions):
-        message = f"explanation {name!r} is a {type(one).__name__}, not Attributions."
-        raise TypeError(message)
+        raise TypeError(f"explanation {name!r} is a {type(one).__name__}, not Attributions.")
     if len(one.shape) > 1:
-        message = (
+        raise ValueError(
             f"explanation {name!r} is of several targets, {listed(one.targets)}: take one, .select(target)."
         )
-        raise ValueError(message)
     return one
 
 
@@ -211,9 +203,8 @@ def stack_of_axis(axis: TokenAxis, stack: str, trace: Trace, name: str, whose: s
         stack = "decoder" if axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
     tokens = trace.axes(stack)[0].tokens if stack in trace.stacks else ()
     if axis.tokens != tokens:
-        message = (
+        raise ValueError(
             f"explanation {name!r} is of another input than {whose}: it has {len(axis)} tokens, "
             f"{listed(axis.tokens[:4])} ..., the trace has {len(tokens)}, {listed(tokens[:4])} ..."
         )
-        raise ValueError(message)
     return stack

@@ -40,12 +40,12 @@ def named(given: Any) -> dict[str, Callable[[Any], Any]]:
         own, function = _one(spec)
         name = label or own
         if name in found:
-            message = f"methods has {name!r} twice; give a mapping from labels to methods to tell them apart."
-            raise ValueError(message)
+            raise ValueError(
+                f"methods has {name!r} twice; give a mapping from labels to methods to tell them apart."
+            )
         found[name] = function
     if not found:
-        message = "methods is empty; name at least one of aw.methods()."
-        raise ValueError(message)
+        raise ValueError("methods is empty; name at least one of aw.methods().")
     return found
 
 
@@ -82,8 +82,7 @@ def _one(spec: Any) -> tuple[str, Callable[[Any], Any]]:
         return f"{name} ({said})" if said else name, lambda trace: known.function(trace, **options)
     if callable(spec):
         return str(getattr(spec, "__name__", type(spec).__name__)), spec
-    message = f"methods takes names, (name, options) and functions of a trace, not {spec!r}."
-    raise TypeError(message)
+    raise TypeError(f"methods takes names, (name, options) and functions of a trace, not {spec!r}.")
 
 
 def _said(key: str, value: Any) -> str:
@@ -109,21 +108,21 @@ def rows_of(found: Any, rows: Sequence[int], n: int, name: str) -> dict[int, NDA
         try:
             array = np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            message = f"method {name!r} returned {type(found).__name__}, not a MixingMap [layer, query, key]."
-            raise TypeError(message) from error
+            raise TypeError(
+                f"method {name!r} returned {type(found).__name__}, not a MixingMap [layer, query, key]."
+            ) from error
         if array.ndim != _MATRICES or array.shape[1:] != (n, n):
-            message = f"method {name!r} returned shape {array.shape}, not [layer, {n} queries, {n} keys]."
-            raise ValueError(message)
+            raise ValueError(
+                f"method {name!r} returned shape {array.shape}, not [layer, {n} queries, {n} keys]."
+            )
         if not np.isfinite(array).all():
-            message = f"method {name!r} returned values that are NaN or infinite."
-            raise ValueError(message)
+            raise ValueError(f"method {name!r} returned values that are NaN or infinite.")
         return {layer: matrix[list(rows)] for layer, matrix in enumerate(array)}
     if found.shape[-2:] != (n, n) or len(found.query) != n or len(found.key) != n:
-        message = (
+        raise ValueError(
             f"method {name!r} returned a map of {found.shape[-2]} by {found.shape[-1]} {found.unit}s; "
             f"targets and cues are looked up in one of {n} by {n} tokens."
         )
-        raise ValueError(message)
     taken = {}
     for number in found.layers:
         chosen = np.asarray(found.rows(number, None, rows), dtype=np.float64)

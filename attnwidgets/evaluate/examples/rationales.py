@@ -32,26 +32,23 @@ def rationale_elements(trace: Trace, rationale: Any, unit: str | Unit = "token")
     elements = trace.units[unit] if isinstance(unit, str) else unit
     given = getattr(rationale, "rationale", rationale)
     if not isinstance(given, Sequence) or isinstance(given, str):
-        message = (
+        raise TypeError(
             f"rationale is a {type(given).__name__}; it is a list of spans (start, stop) or of elements."
         )
-        raise TypeError(message)
     if all(hasattr(one, "__index__") for one in given):
         for one in given:
             if not 0 <= one < len(elements):
-                message = (
+                raise ValueError(
                     f"rationale names element {one}; there are {elements.name}s 0 to {len(elements) - 1}."
                 )
-                raise ValueError(message)
         return tuple(sorted({int(one) for one in given}))
     places = _characters(trace)
     tokens: set[int] = set()
     for one in given:
         if len(one) != _PAIR or not 0 <= one[0] < one[1] <= len(trace.text):
-            message = (
+            raise ValueError(
                 f"rationale has {one!r}; a span is (start, stop) of characters, 0 to {len(trace.text)} here."
             )
-            raise ValueError(message)
         tokens |= {at for at, (begin, end) in enumerate(places) if begin < one[1] and end > one[0]}
     return tuple(number for number, span in enumerate(elements.spans) if tokens & set(span))
 
@@ -67,8 +64,7 @@ def _characters(trace: Trace) -> list[tuple[int, int]]:
         sample = encode(reader, trace.text)
         if sample.ids == ids and sample.text is not None:
             return [trim(trace.text, begin, end) for begin, end in sample.text.spans]
-    message = (
+    raise ValueError(
         "rationale is given by characters, which need a trace of one text by a fast tokenizer; give the "
         "numbers of elements instead."
     )
-    raise ValueError(message)

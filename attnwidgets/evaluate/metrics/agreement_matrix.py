@@ -80,10 +80,9 @@ class Agreement(Explanation):
     ) -> None:
         array = np.array(values, dtype=np.float64)
         if array.shape != (len(names), len(names)) or not np.isfinite(array).all():
-            message = (
+            raise ValueError(
                 f"values has shape {array.shape}; finite numbers [item, item] of {listed(names)} are due."
             )
-            raise ValueError(message)
         array.flags.writeable = False
         self._set_common(unit=unit, method=method, **common)
         self._set(
@@ -140,8 +139,7 @@ class Agreement(Explanation):
         """
         for name in (first, second):
             if name not in self.names:
-                message = f"{name!r} is not here; there is {listed(self.names)}."
-                raise KeyError(message)
+                raise KeyError(f"{name!r} is not here; there is {listed(self.names)}.")
         return float(self._exact[self.names.index(first), self.names.index(second)])
 
     def _columns(self) -> Iterator[Columns]:

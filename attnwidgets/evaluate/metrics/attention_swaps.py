@@ -36,8 +36,7 @@ _ONE = "undefined where a model returns one number alone: there are no other ans
 
 def total_variation(p: Any, q: Any) -> Float:
     """Return half the sum of |p - q| over the last axis, 0 to 1."""
-    found: Float = np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1) / 2
-    return found
+    return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1) / 2
 
 
 def jensen_shannon(p: Any, q: Any) -> Float:
@@ -49,8 +48,7 @@ def jensen_shannon(p: Any, q: Any) -> Float:
             np.where(one > 0, one * (np.log(one) - np.log(middle)), 0.0).sum(axis=-1)
             for one in (first, second)
         ]
-    found: Float = np.clip((parts[0] + parts[1]) / 2, 0, _LARGEST)
-    return found
+    return np.clip((parts[0] + parts[1]) / 2, 0, _LARGEST)
 
 
 @forceable
@@ -91,8 +89,7 @@ def attention_permutation(
 
     several = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     if permutations < 1:
-        message = f"permutations must be at least 1, not {permutations}."
-        raise ValueError(message)
+        raise ValueError(f"permutations must be at least 1, not {permutations}.")
     samples = []
     for trace in progress(several, "permuting attention"):
         require_trace(trace, "attention_permutation")
@@ -193,8 +190,7 @@ def adversarial_attention(
 
     require_trace(trace, "adversarial_attention")
     if not 0 < epsilon <= 1:
-        message = f"epsilon must be above 0 and at most 1, not {epsilon}."
-        raise ValueError(message)
+        raise ValueError(f"epsilon must be above 0 and at most 1, not {epsilon}.")
     name = resolve_stack(trace, stack)
     layers = _layers(trace, layer, name)
     generator = torch.Generator().manual_seed(seed)
@@ -220,8 +216,7 @@ def adversarial_attention(
     target = resolve_target(trace, None, method="adversarial_attention")
     plain = torch.from_numpy(_answer(trace, trace.logits))
     if len(plain) == 1:
-        message = f"adversarial_attention is {_ONE}."
-        raise ValueError(message)
+        raise ValueError(f"adversarial_attention is {_ONE}.")
     best = AdversarialAttention(layers, {n: w.double().numpy() for n, w in own.items()}, 0.0, 0.0, epsilon)
     optimizer = torch.optim.Adam(list(free.values()), lr=rate)
     with differentiable(trace, "adversarial_attention") as run, Given():
@@ -263,8 +258,7 @@ def _answer(trace: Trace, logits: Any) -> Float:
     """Return the probabilities at the place of the prediction."""
     target = resolve_target(trace, None, method="attention_permutation")
     row = logits.double() if logits.dim() == 1 else logits[target.position].double()
-    found: Float = row.softmax(-1).numpy()
-    return found
+    return row.softmax(-1).numpy()
 
 
 def _previewed(trace: Trace, change: Any) -> Float:

@@ -43,8 +43,7 @@ def features_above(values: Any, threshold: float = THRESHOLD) -> float:
         ValueError: Where the threshold is not 0 or more and below 1.
     """
     if not 0 <= threshold < 1:
-        message = f"threshold is a share of the largest value, from 0 and below 1, not {threshold!r}."
-        raise ValueError(message)
+        raise ValueError(f"threshold is a share of the largest value, from 0 and below 1, not {threshold!r}.")
     sizes = _sizes(values)
     largest = sizes.max()
     return float((sizes > threshold * largest).sum()) if largest else float("nan")
@@ -119,14 +118,14 @@ def complexity(
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in names:
         if name not in METRICS:
-            message = f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}"
-            raise ValueError(message)
+            raise ValueError(f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}")
     given = by_name(explanations)
     lists = {str(name): list(one) if isinstance(one, (list, tuple)) else [one] for name, one in given.items()}
     if len({len(found) for found in lists.values()}) != 1 or not next(iter(lists.values())):
         sizes = ", ".join(f"{name!r} {len(found)}" for name, found in lists.items())
-        message = f"explanations must be as many for every name, one or more; there are {sizes or 'none'}."
-        raise ValueError(message)
+        raise ValueError(
+            f"explanations must be as many for every name, one or more; there are {sizes or 'none'}."
+        )
     options = {name: {"threshold": threshold} if name in _WITH_THRESHOLD else {} for name in names}
     rows = []
     silent: dict[str, None] = {}
@@ -160,6 +159,5 @@ def complexity(
 def _sizes(values: Any) -> Float:
     sizes = np.abs(np.asarray(getattr(values, "values", values), dtype=np.float64))
     if sizes.ndim != 1 or not len(sizes) or not np.isfinite(sizes).all():
-        message = f"values must be one finite number an element; they have shape {sizes.shape}."
-        raise ValueError(message)
+        raise ValueError(f"values must be one finite number an element; they have shape {sizes.shape}.")
     return sizes

@@ -50,15 +50,15 @@ def consistency(
     """
     rows = [list(one) if isinstance(one, (list, tuple)) else [one] for one in traces]
     if len(rows) < _TWO or len({len(row) for row in rows}) != 1:
-        message = "traces takes two models or more with as many traces each: [[a's], [b's], ...]."
-        raise ValueError(message)
+        raise ValueError("traces takes two models or more with as many traces each: [[a's], [b's], ...].")
     read = [explained(row, methods, target, "consistency", unit) for row in rows]
     samples = []
     for number, same in enumerate(zip(*read, strict=True)):
         sizes = {len(one.unit) for one in same}
         if len(sizes) > 1:
-            message = f"text {number} has {sorted(sizes)} elements by the models: compare by unit='word'."
-            raise ValueError(message)
+            raise ValueError(
+                f"text {number} has {sorted(sizes)} elements by the models: compare by unit='word'."
+            )
         generator = np.random.default_rng([seed, number])
         drawn = generator.normal(size=(len(same), sizes.pop()))
         columns = [[one.values[name] for one in same] for name in same[0].values] + [list(drawn)]
@@ -102,17 +102,14 @@ def implementation_invariance(
     first = list(trace) if isinstance(trace, (list, tuple)) else [trace]
     second = list(twin) if isinstance(twin, (list, tuple)) else [twin]
     if len(first) != len(second):
-        message = f"twin has {len(second)} traces for {len(first)}: give one for each."
-        raise ValueError(message)
+        raise ValueError(f"twin has {len(second)} traces for {len(first)}: give one for each.")
     for number, (one, other) in enumerate(zip(first, second, strict=True)):
         if one.logits is None or other.logits is None or one.logits.shape != other.logits.shape:
-            message = f"traces[{number}] and its twin have no logits of one shape to compare."
-            raise ValueError(message)
+            raise ValueError(f"traces[{number}] and its twin have no logits of one shape to compare.")
         gap = float((one.logits.double() - other.logits.double()).abs().max())
         scale = max(float(one.logits.double().abs().max()), 1e-6)
         if gap > _SAME * scale:
-            message = f"traces[{number}]: the models' logits differ by {gap:.2g}; they are no twins."
-            raise ValueError(message)
+            raise ValueError(f"traces[{number}]: the models' logits differ by {gap:.2g}; they are no twins.")
     pairs = zip(
         explained(first, methods, target, "implementation_invariance", unit),
         explained(second, methods, target, "implementation_invariance", unit),

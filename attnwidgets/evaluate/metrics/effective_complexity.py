@@ -104,8 +104,7 @@ def effective_complexity(
     for name, value in {"selected": selected, "loss": loss, "by": by, "oracle": oracle}.items():
         if value not in _CHOICES[name]:
             near = suggest(str(value), _CHOICES[name])
-            message = f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}"
-            raise ValueError(message)
+            raise ValueError(f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}")
     inputs = explained(traces, explanations, target, "effective_complexity", unit)
     needed = Needed(epsilon, selected, loss, score, by, oracle)
     samples = of_each_input(

@@ -70,14 +70,13 @@ class Plan:
         )
         for name, value, known in choices:
             if value not in known:
-                message = f"{name} {value!r} is not one of {listed(known)}.{suggest(str(value), known)}"
-                raise ValueError(message)
+                raise ValueError(
+                    f"{name} {value!r} is not one of {listed(known)}.{suggest(str(value), known)}"
+                )
         if not self.thresholds or not all(0 <= share <= 1 for share in self.thresholds):
-            message = f"thresholds must be shares of the features, 0 to 1, not {self.thresholds!r}."
-            raise ValueError(message)
+            raise ValueError(f"thresholds must be shares of the features, 0 to 1, not {self.thresholds!r}.")
         if self.draws < 1:
-            message = f"draws must be at least 1, not {self.draws}."
-            raise ValueError(message)
+            raise ValueError(f"draws must be at least 1, not {self.draws}.")
 
     def options(self) -> dict[str, Any]:
         """Return the options as provenance keeps them."""
@@ -155,8 +154,7 @@ def faithfulness(
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in names:
         if name not in METRICS:
-            message = f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}"
-            raise ValueError(message)
+            raise ValueError(f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}")
     plan = Plan(
         operator,
         tuple(thresholds),
@@ -209,8 +207,7 @@ def removal_scores(
     """
     inputs = explained(traces, explanations, asked, function, unit)
     if len(targets) not in (1, len(inputs)):
-        message = f"there are {len(targets)} targets for {len(inputs)} traces: give one for each."
-        raise ValueError(message)
+        raise ValueError(f"there are {len(targets)} targets for {len(inputs)} traces: give one for each.")
     notes: dict[str, None] = {}
     samples = []
     for number, one in enumerate(watched(inputs)):

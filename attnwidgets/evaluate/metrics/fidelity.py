@@ -87,19 +87,16 @@ def fidelity(
     """
     for name, value, known in (("mode", mode, MODES), ("kind", kind, KINDS)):
         if value not in known:
-            message = f"{name} {value!r} is not one of {listed(known)}.{suggest(str(value), known)}"
-            raise ValueError(message)
+            raise ValueError(f"{name} {value!r} is not one of {listed(known)}.{suggest(str(value), known)}")
     if (labels is None) != (mode == "model"):
-        message = (
+        raise ValueError(
             "labels are missing: mode='phenomenon' compares with the true label of every trace."
             if labels is None
             else "labels are for mode='phenomenon'; mode='model' compares with the prediction."
         )
-        raise ValueError(message)
 
     def drop(x: Answers, part: Answers, f: Any) -> Float:
-        found: Float = f(x) - f(part)
-        return found
+        return f(x) - f(part)
 
     plan = Plan(
         operator,
@@ -159,17 +156,15 @@ def characterization(fid_plus: Any, fid_minus: Any = None, weights: tuple[float,
     Source: Amara et al. 2022, equation 5.
     """
     if not all(np.isfinite(weight) and weight > 0 for weight in weights):
-        message = f"weights must be two numbers above zero, not {weights!r}."
-        raise ValueError(message)
+        raise ValueError(f"weights must be two numbers above zero, not {weights!r}.")
     if not isinstance(fid_plus, Scorecard):
         return _harmonic(np.asarray(fid_plus, np.float64), np.asarray(fid_minus, np.float64), weights)
     missing = [name for name in FIDELITY if name not in fid_plus.metrics]
     if missing or fid_minus is not None:
-        message = (
+        raise ValueError(
             f"fid_plus is a scorecard of {listed(fid_plus.metrics)}; it must have {listed(FIDELITY)}, and "
             "fid_minus be left out."
         )
-        raise ValueError(message)
     places = [fid_plus.metrics.index(name) for name in FIDELITY]
 
     def of(means: Float) -> Float:
@@ -191,5 +186,4 @@ def _harmonic(plus: Float, minus: Float, weights: tuple[float, float]) -> Float:
     inside = (plus >= 0) & (plus <= 1) & (enough >= 0) & (enough <= 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = sum(weights) / (weights[0] / plus + weights[1] / enough)
-    result: Float = np.where(inside, np.where((plus == 0) | (enough == 0), 0.0, found), np.nan)
-    return result
+    return np.where(inside, np.where((plus == 0) | (enough == 0), 0.0, found), np.nan)

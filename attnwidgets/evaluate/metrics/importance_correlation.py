@@ -82,8 +82,7 @@ def importance_correlation(
     Source: Jain and Wallace 2019, algorithms 1 and 2.
     """
     if draws < 1:
-        message = f"draws must be at least 1, not {draws}."
-        raise ValueError(message)
+        raise ValueError(f"draws must be at least 1, not {draws}.")
     inputs = explained(traces, explanations, target, _PURPOSE, unit)
     samples = []
     for number, one in enumerate(watched(inputs)):
@@ -144,8 +143,7 @@ def _slopes(one: ExplainedInput, target: Target) -> Float:
         leaf = leaf_of(graph, embedding_stack(trace, one.stack), _PURPOSE, trace)
         slope = gradients(target.score(graph.outputs), [leaf])[0]
         tokens = (slope * leaf.detach())[0].double().sum(-1).abs().cpu().numpy()
-    found: Float = one.unit.membership(len(tokens)) @ tokens
-    return found
+    return one.unit.membership(len(tokens)) @ tokens
 
 
 def _variations(
@@ -162,10 +160,9 @@ def _variations(
 
     logits = one.trace.logits
     if logits is None:
-        message = (
+        raise ValueError(
             f"{one.trace.model_id or 'this model'} returns no logits, so that there is no answer to compare."
         )
-        raise ValueError(message)
     row = None if logits.dim() == CLASSES else target.position
     plain = torch.as_tensor(logits if row is None else logits[row]).double().softmax(-1)
 

@@ -99,11 +99,10 @@ def infidelity(
     Source: Yeh et al. 2019, definition 2.1, with d = x - (x without S).
     """
     if samples < 1 or not 0 < share < 1 or draws < 1:
-        message = (
+        raise ValueError(
             f"samples and draws must be at least 1 and share between 0 and 1; they are {samples}, {draws} "
             f"and {share}."
         )
-        raise ValueError(message)
     inputs = explained(traces, explanations, target, "infidelity", unit)
     found = of_each_input(
         inputs,

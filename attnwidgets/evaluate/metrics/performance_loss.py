@@ -79,8 +79,7 @@ def performance_loss(
     """
     several = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     if len(labels) != len(several):
-        message = f"labels has {len(labels)} for {len(several)} traces: give one for each."
-        raise ValueError(message)
+        raise ValueError(f"labels has {len(labels)} for {len(several)} traces: give one for each.")
     plan = Plan(
         operator, tuple(thresholds), score="log_probability", rounding=rounding, by=by, positive=False,
         special=special, oracle=oracle, draws=draws, seed=seed, batch_size=batch_size,

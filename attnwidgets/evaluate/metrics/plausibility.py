@@ -132,16 +132,13 @@ def plausibility(
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in names:
         if name not in METRICS:
-            message = f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}"
-            raise ValueError(message)
+            raise ValueError(f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}")
     if k is not None and k < 1:
-        message = f"k must be at least 1, not {k}."
-        raise ValueError(message)
+        raise ValueError(f"k must be at least 1, not {k}.")
     inputs = explained(traces, explanations, target, "plausibility", unit)
     gold = list(rationales) if isinstance(traces, (list, tuple)) else [rationales]
     if len(gold) != len(inputs):
-        message = f"rationales has {len(gold)} for {len(inputs)} traces: give one for each."
-        raise ValueError(message)
+        raise ValueError(f"rationales has {len(gold)} for {len(inputs)} traces: give one for each.")
     notes: dict[str, None] = {}
     samples = []
     for number, (one, rationale) in enumerate(zip(inputs, gold, strict=True)):

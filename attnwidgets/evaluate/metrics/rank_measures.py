@@ -65,5 +65,4 @@ def _membership(values: Float, k: int) -> Float:
     last = np.partition(values, len(values) - k)[len(values) - k]
     above, equal = values > last, values == last
     degree = (k - above.sum()) / equal.sum()
-    found: Float = np.where(above, 1.0, np.where(equal, degree, 0.0))
-    return found
+    return np.where(above, 1.0, np.where(equal, degree, 0.0))

@@ -37,17 +37,16 @@ def average_precision(
         ValueError: Where a score is NaN, an index is out of range, or `ties` is unknown.
     """
     if ties not in TIES:
-        message = f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}.{suggest(str(ties), TIES)}"
-        raise ValueError(message)
+        raise ValueError(
+            f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}.{suggest(str(ties), TIES)}"
+        )
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or np.isnan(values).any():
-        message = f"scores must be one number an item, none of them NaN; it has shape {values.shape}."
-        raise ValueError(message)
+        raise ValueError(f"scores must be one number an item, none of them NaN; it has shape {values.shape}.")
     hits = np.zeros(len(values))
     for index in relevant:
         if not 0 <= index < len(values):
-            message = f"relevant names item {index}; there are items 0 to {len(values) - 1}."
-            raise ValueError(message)
+            raise ValueError(f"relevant names item {index}; there are items 0 to {len(values) - 1}.")
         hits[index] = 1.0
     total = hits.sum()
     if not total:
@@ -95,6 +94,5 @@ def expected_average_precision(n_relevant: int, n: int) -> float:
         ValueError: Where it is not the case that 1 <= n_relevant <= n.
     """
     if not 1 <= n_relevant <= n:
-        message = f"n_relevant must be 1 to n = {n}, not {n_relevant}."
-        raise ValueError(message)
+        raise ValueError(f"n_relevant must be 1 to n = {n}, not {n_relevant}.")
     return _within(n, n_relevant, 0, 0) / n_relevant

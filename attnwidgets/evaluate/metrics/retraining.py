@@ -80,13 +80,11 @@ def remove_and_retrain(
     Source: Hooker et al. 2019, section 3.
     """
     if operator in _EMBEDDED or operator == "attention_mask":
-        message = f"operator {operator!r} changes no ids to train on; take 'mask', 'pad' or 'delete'."
-        raise ValueError(message)
+        raise ValueError(f"operator {operator!r} changes no ids to train on; take 'mask', 'pad' or 'delete'.")
     sets = []
     for name, (traces, labels) in (("training", training), ("test", test)):
         if len(traces) != len(labels):
-            message = f"{name} has {len(labels)} labels for {len(traces)} traces: give one for each."
-            raise ValueError(message)
+            raise ValueError(f"{name} has {len(labels)} labels for {len(traces)} traces: give one for each.")
         sets.append((explained(list(traces), explanations, None, "remove_and_retrain", unit), list(labels)))
     names = [*sets[0][0][0].values, RANDOM, *([] if oracle is None else [ORACLE])]
     ranks = {
@@ -113,10 +111,9 @@ def remove_and_retrain(
             ]
             accuracy = np.atleast_1d(np.asarray(train(changed[0], changed[1]), dtype=np.float64))
             if found and accuracy.shape != found[0].shape:
-                message = (
+                raise ValueError(
                     f"train returned {accuracy.size} numbers, and {found[0].size} before: always as many."
                 )
-                raise ValueError(message)
             untouched = accuracy if share == 0 else untouched
             found.append(accuracy)
         else:
@@ -171,5 +168,4 @@ def _ids(one: ExplainedInput, order: Order, share: float, operator: Operator) ->
     gone = without(len(one.unit), order, count_of(share, len(order), "ceil"))
     tokens = (gone[None] @ one.unit.membership(len(trace.axes(one.stack)[0]))) > 0
     changed = inputs_without(trace, operator, one.stack, tokens, forward_parameters(unwrap(trace.model)))
-    ids: list[int] = changed["input_ids"][0].tolist()
-    return ids
+    return changed["input_ids"][0].tolist()

@@ -49,21 +49,18 @@ class Robustness:
     @property
     def low(self) -> Float:
         """The best rank of every element [element]."""
-        best: Float = self.ranks.min(axis=0)
-        return best
+        return self.ranks.min(axis=0)
 
     @property
     def high(self) -> Float:
         """The worst rank of every element [element]."""
-        worst: Float = self.ranks.max(axis=0)
-        return worst
+        return self.ranks.max(axis=0)
 
     @property
     def unsettled(self) -> NDArray[np.bool_]:
         """Which elements are above some other one in one version and below it in another [element]."""
         above = self.ranks[:, :, None] < self.ranks[:, None, :]
-        turned: NDArray[np.bool_] = (above.any(axis=0) & above.any(axis=0).T).any(axis=1)
-        return turned
+        return (above.any(axis=0) & above.any(axis=0).T).any(axis=1)
 
     def undecided(self, k: int) -> NDArray[np.bool_]:
         """Return which elements are among the first `k` in some versions and not in others [element].
@@ -72,10 +69,8 @@ class Robustness:
             ValueError: Where k is not 1 to the number of elements.
         """
         if not 1 <= k <= len(self.labels):
-            message = f"k must be 1 to {len(self.labels)}, not {k}."
-            raise ValueError(message)
-        found: NDArray[np.bool_] = (self.low <= k) & (self.high > k)
-        return found
+            raise ValueError(f"k must be 1 to {len(self.labels)}, not {k}.")
+        return (self.low <= k) & (self.high > k)
 
     def survives(self, first: int, second: int) -> bool:
         """Return whether one element is ranked above another in every version."""
@@ -136,18 +131,17 @@ def robustness(
         read = {"layer": layer, "how": how, "query": query, "unit": unit}
         versions, refused = _versions(versions, method, choices, given, read)
     elif not hasattr(versions, "items"):
-        message = "name the method whose choices are tried, robustness(trace, 'rollout'), or give versions."
-        raise TypeError(message)
+        raise TypeError(
+            "name the method whose choices are tried, robustness(trace, 'rollout'), or give versions."
+        )
     if len(versions) < 2 and method is None:  # noqa: PLR2004 - one alone has no interval
-        message = f"versions has {len(versions)}; two or more show what a choice changes."
-        raise ValueError(message)
+        raise ValueError(f"versions has {len(versions)}; two or more show what a choice changes.")
     found = {str(name): require_single(one, str(name)) for name, one in versions.items()}
     first = next(iter(found.values()))
     for name, one in found.items():
         if one.labels != first.labels:
             count = f"{len(one.labels)} {one.unit}s"
-            message = f"version {name!r} is of other elements ({count}) than the first."
-            raise ValueError(message)
+            raise ValueError(f"version {name!r} is of other elements ({count}) than the first.")
     from scipy.stats import rankdata
 
     table = np.stack([rankdata(-np.asarray(one.values, dtype=np.float64)) for one in found.values()])
@@ -189,5 +183,4 @@ def _vector(
         if how == "row" and query is None:
             query = "last" if single.causal else "first"
         found = single.to_attributions(how, query=query)
-    vector: Attributions = found if unit is None else found.to(unit)
-    return vector
+    return found if unit is None else found.to(unit)

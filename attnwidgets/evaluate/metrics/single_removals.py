@@ -138,13 +138,11 @@ def single_removals(
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in names:
         if name not in METRICS:
-            message = f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}"
-            raise ValueError(message)
+            raise ValueError(f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}")
     inputs = explained(traces, explanations, target, "single_removals", unit)
     rationales = [gold] if gold is not None and not isinstance(traces, (list, tuple)) else gold
     if rationales is not None and len(rationales) != len(inputs):
-        message = f"gold has {len(rationales)} for {len(inputs)} traces: give one for each."
-        raise ValueError(message)
+        raise ValueError(f"gold has {len(rationales)} for {len(inputs)} traces: give one for each.")
 
     def questions(
         number: int, one: ExplainedInput, features: Order, meant: Target

@@ -81,13 +81,11 @@ def stability(
     noise that is drawn.
     """
     if samples < 1 or not radius > 0:
-        message = f"samples must be at least 1 and radius above 0; they are {samples} and {radius}."
-        raise ValueError(message)
+        raise ValueError(f"samples must be at least 1 and radius above 0; they are {samples} and {radius}.")
     every = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     given = by_name(explanations)
     if noise is not None and len(every) > 1:
-        message = f"noise is for a single trace; there are {len(every)}."
-        raise ValueError(message)
+        raise ValueError(f"noise is for a single trace; there are {len(every)}.")
     found = []
     for number, trace in enumerate(every):
         require_trace(trace, "stability")
@@ -171,22 +169,23 @@ def _scores(
     # A random explanation has no units, in which an absolute distance could be told.
     columns[-1] = [*columns[-1][:2], np.nan] if normalize else [np.nan] * len(METRICS)
     columns.append([0.0] * len(METRICS))
-    table: Float = np.array(columns).T
-    return table
+    return np.array(columns).T
 
 
 def _numbers(found: Any, name: str) -> Float:
     if isinstance(found, MixingMap):
-        message = f"explanation {name!r} is a map: make a vector of it, .to_attributions('row', query='cls')."
-        raise TypeError(message)
+        raise TypeError(
+            f"explanation {name!r} is a map: make a vector of it, .to_attributions('row', query='cls')."
+        )
     values: Any = found.values if isinstance(found, Attributions) else found
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        message = f"explanation {name!r} is a {type(found).__name__}, neither Attributions nor numbers."
-        raise TypeError(message) from error
+        raise TypeError(
+            f"explanation {name!r} is a {type(found).__name__}, neither Attributions nor numbers."
+        ) from error
 
 
 def _decision(trace: Trace, target: Target) -> int | None:
@@ -208,8 +207,9 @@ def _noise(trace: Trace, noise: Any, radius: float, samples: int, seed: list[int
         return np.random.default_rng(seed).uniform(-radius, radius, size=(samples, *shape))
     found = np.asarray(noise, dtype=np.float64)
     if found.shape[1:] != shape or not len(found):
-        message = f"noise has shape {found.shape}; it is [sample, {shape[0]} tokens, {shape[1]} numbers]."
-        raise ValueError(message)
+        raise ValueError(
+            f"noise has shape {found.shape}; it is [sample, {shape[0]} tokens, {shape[1]} numbers]."
+        )
     return found
 
 
@@ -223,8 +223,7 @@ def _require_one_text(trace: Trace, number: int) -> None:
         or set(trace.inputs) - known
         or (types is not None and bool(types.any()))
     ):
-        message = (
+        raise ValueError(
             f"traces[{number}] is not of one text that an encoder or a decoder reads, with its model; "
             "stability makes it again from its token ids."
         )
-        raise ValueError(message)

@@ -59,8 +59,7 @@ def uniform_attention(
     from attnwidgets.intervene.head_selection import sites_of, some_layers
 
     if not len(seeds):
-        message = "seeds is empty: give one or more."
-        raise ValueError(message)
+        raise ValueError("seeds is empty: give one or more.")
     runs = [(seed, kind) for seed in seeds for kind in ("trained", "uniform")]
     found = []
     for seed, kind in progress(runs, "training"):

@@ -72,8 +72,7 @@ def answered(questions: Questions[T], ask: Ask) -> T:
         while True:
             removed = questions.send(ask(removed))
     except StopIteration as end:
-        found: T = end.value
-        return found
+        return end.value
 
 
 def oracle_order(

@@ -139,8 +139,7 @@ def removing(
 
     require_operator(trace, operator, target, stack)
     if batch_size < 1:
-        message = f"batch_size must be at least 1, not {batch_size}."
-        raise ValueError(message)
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
     batch_size = together(unwrap(trace.model), trace, batch_size, graph=False)
     membership = unit.membership(len(trace.axes(stack)[0]))
     with _runner(trace, operator, stack, target) as run:
@@ -158,25 +157,23 @@ def removing(
 def require_operator(trace: Trace, operator: str, target: Target, stack: str) -> None:
     """Raise ValueError where an operator cannot be used with a trace and a target."""
     if trace.model is None:
-        message = "trace holds no model, and removal runs it; make it with aw.trace(model, tokenizer, text)."
-        raise ValueError(message)
+        raise ValueError(
+            "trace holds no model, and removal runs it; make it with aw.trace(model, tokenizer, text)."
+        )
     if operator not in OPERATORS:
         near = suggest(str(operator), OPERATORS)
-        message = f"operator {operator!r} is not one of {listed(OPERATORS)}.{near}"
-        raise ValueError(message)
+        raise ValueError(f"operator {operator!r} is not one of {listed(OPERATORS)}.{near}")
     able = possible_operators(trace, stack)
     if operator not in able:
-        message = (
+        raise ValueError(
             f"operator {operator!r} is not possible here ({_why(trace, operator, stack)}); possible are "
             f"{listed(able)}."
         )
-        raise ValueError(message)
     if operator == "delete" and _moves_what_is_read(target):
-        message = (
+        raise ValueError(
             f"operator 'delete' moves the tokens that {target.label!r} is read at; take another one: "
             f"{listed([name for name in able if name != 'delete'])}."
         )
-        raise ValueError(message)
 
 
 def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:

@@ -144,12 +144,12 @@ def removal_steps(removal: Removal, values: NDArray[np.floating]) -> Steps:
     """
     features = removal.features
     if not len(features):
-        message = "this text has no element that can be removed: special tokens, and what is asked for, stay."
-        raise ValueError(message)
+        raise ValueError(
+            "this text has no element that can be removed: special tokens, and what is asked for, stay."
+        )
     given = np.asarray(values, dtype=np.float64)
     if is_constant(given[features]):
-        message = "the explanation says the same of every element here, and ranks nothing."
-        raise ValueError(message)
+        raise ValueError("the explanation says the same of every element here, and ranks nothing.")
     order = ranked(given, features, by="value")
     ks = steps_of(len(features))
     answers = removal.ask(_curves(removal, [order], ks))

@@ -86,8 +86,7 @@ def read_score(answers: Answers, score: Score | None, index: int | None) -> Floa
     """
     wanted = score or ("number" if index is None else "probability")
     if wanted not in SCORES:
-        message = f"score {wanted!r} is not one of {listed(SCORES)}.{suggest(str(wanted), SCORES)}"
-        raise ValueError(message)
+        raise ValueError(f"score {wanted!r} is not one of {listed(SCORES)}.{suggest(str(wanted), SCORES)}")
     if wanted == "number":
         return answers.number
     return np.exp(answers.log_p) if wanted == "probability" else answers.log_p

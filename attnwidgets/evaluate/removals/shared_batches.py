@@ -196,6 +196,5 @@ def _read_at(one: _Packed, chosen: NDArray[np.intp]) -> NDArray[np.intp] | None:
         return None
     moves = one.question.operator == "delete" and reads_at(one.question.trace) == one.question.stack
     if moves:
-        at: NDArray[np.intp] = (~one.gone[chosen, : position + 1]).sum(axis=1) - 1
-        return at
+        return (~one.gone[chosen, : position + 1]).sum(axis=1) - 1
     return np.full(len(chosen), position)

@@ -40,8 +40,9 @@ def area(card: Scorecard) -> Scorecard:
     x = [float(label) if isinstance(label, (int, float)) else np.nan for label in card.x]
     steps = np.diff(x)
     if len(x) < _TWO or not (steps > 0).all():
-        message = f"an area needs two or more rising values of {card.x_name!r}; there is {list(card.x)!r}."
-        raise ValueError(message)
+        raise ValueError(
+            f"an area needs two or more rising values of {card.x_name!r}; there is {list(card.x)!r}."
+        )
     heights = (card.samples[..., 1:] + card.samples[..., :-1]) / 2
     return card.with_samples(
         (heights * steps).sum(axis=-1, keepdims=True),

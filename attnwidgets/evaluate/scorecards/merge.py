@@ -24,14 +24,12 @@ def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
         ValueError: Where there is none, or they differ in metrics, number of examples, or the last axis.
     """
     if not cards:
-        message = "cards is empty: give at least one scorecard by its name."
-        raise ValueError(message)
+        raise ValueError("cards is empty: give at least one scorecard by its name.")
     first = next(iter(cards.values()))
     for group, card in cards.items():
         _require_alike(f"cards[{group!r}]", card, first, ("metrics", "x", "n_examples"))
         if any(card.groups):
-            message = f"cards[{group!r}] has groups already: {listed(dict.fromkeys(card.groups))}."
-            raise ValueError(message)
+            raise ValueError(f"cards[{group!r}] has groups already: {listed(dict.fromkeys(card.groups))}.")
     shared = [
         name
         for name in first.baselines
@@ -61,8 +59,7 @@ def averaged(cards: Sequence[Scorecard]) -> Scorecard:
         ValueError: Where there is none, or they differ in labels or in the number of examples.
     """
     if not cards:
-        message = "cards is empty: give at least one scorecard."
-        raise ValueError(message)
+        raise ValueError("cards is empty: give at least one scorecard.")
     first = cards[0]
     for number, card in enumerate(cards):
         _require_alike(f"cards[{number}]", card, first, ("metrics", "methods", "groups", "x", "n_examples"))
@@ -117,5 +114,4 @@ def _require_alike(name: str, card: Scorecard, first: Scorecard, what: Sequence[
     for label in what:
         own, other = getattr(card, label), getattr(first, label)
         if own != other:
-            message = f"{name} has {label} {own!r}, the first has {other!r}: these do not compare."
-            raise ValueError(message)
+            raise ValueError(f"{name} has {label} {own!r}, the first has {other!r}: these do not compare.")

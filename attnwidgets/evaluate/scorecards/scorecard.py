@@ -89,30 +89,28 @@ class Scorecard(Explanation):
         groups = ("",) * len(methods) if groups is None else groups
         expected = (len(metrics), len(methods), len(x))
         if array.ndim != len(_AXES) or array.shape[1:] != expected or not len(array):
-            message = (
+            raise ValueError(
                 f"samples has shape {array.shape}; the labels ask for [example, metric, method, {x_name}] "
                 f"with sizes [1 or more, {', '.join(map(str, expected))}]."
             )
-            raise ValueError(message)
         if np.isinf(array).any():
-            message = "samples holds infinite values; an undefined score is NaN."
-            raise ValueError(message)
+            raise ValueError("samples holds infinite values; an undefined score is NaN.")
         if not 0 < level < 1 or resamples < 1:
-            message = f"level lies between 0 and 1 and resamples from 1: they are {level} and {resamples}."
-            raise ValueError(message)
+            raise ValueError(
+                f"level lies between 0 and 1 and resamples from 1: they are {level} and {resamples}."
+            )
         rows = list(zip(methods, groups, strict=True))
         for name, labels in (("metrics", metrics), ("methods", rows)):
             if len(set(labels)) < len(labels):
-                message = f"{name} names one twice: {', '.join(map(repr, labels))}."
-                raise ValueError(message)
+                raise ValueError(f"{name} names one twice: {', '.join(map(repr, labels))}.")
         if missing := [name for name in baselines if name not in methods]:
-            message = f"baselines names {missing[0]!r}, which is not one of methods: {listed(methods)}."
-            raise ValueError(message)
+            raise ValueError(
+                f"baselines names {missing[0]!r}, which is not one of methods: {listed(methods)}."
+            )
         array.flags.writeable = False
         given = None if ends is None else np.array(ends, dtype=np.float64)
         if given is not None and given.shape != (2, *expected):
-            message = f"ends has shape {given.shape}; they are low and high, {(2, *expected)}."
-            raise ValueError(message)
+            raise ValueError(f"ends has shape {given.shape}; they are low and high, {(2, *expected)}.")
         self._set_common(unit=unit, method=method, **common)
         self._set(
             _samples=array,
@@ -161,8 +159,7 @@ class Scorecard(Explanation):
         if group is not None or len(own) > 1:
             _chosen("" if group is None else group, [self.groups[row] for row in own], "group")
             own = [row for row in own if self.groups[row] == (group or "")]
-        found: NDArray[np.float64] = self._samples[:, :, own[0]]
-        return found
+        return self._samples[:, :, own[0]]
 
     @property
     def n_examples(self) -> int:
@@ -189,8 +186,7 @@ class Scorecard(Explanation):
     @property
     def count(self) -> NDArray[np.int64]:
         """For how many examples a score is defined [metric, method, x]."""
-        counts: NDArray[np.int64] = (~np.isnan(self._samples)).sum(axis=0)
-        return counts
+        return (~np.isnan(self._samples)).sum(axis=0)
 
     @property
     def interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -305,8 +301,7 @@ class Scorecard(Explanation):
         from attnwidgets.evaluate.scorecards.plots import KINDS
 
         if kind not in KINDS:
-            message = f"kind {kind!r} is not one of {listed(KINDS)}.{suggest(str(kind), KINDS)}"
-            raise ValueError(message)
+            raise ValueError(f"kind {kind!r} is not one of {listed(KINDS)}.{suggest(str(kind), KINDS)}")
         return KINDS[kind](self, **options)
 
     def _repr_html_(self) -> str:
@@ -352,8 +347,7 @@ def mean_of_known(samples: NDArray[np.float64]) -> NDArray[np.float64]:
     known = ~np.isnan(samples)
     totals = np.where(known, samples, 0.0).sum(axis=0)
     counts = known.sum(axis=0)
-    mean: NDArray[np.float64] = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
-    return mean
+    return np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
 
 
 def _chosen(wanted: Any, known: Sequence[Any], what: str) -> list[Any]:

@@ -34,8 +34,7 @@ class AttentionGradients:
 
     def product(self, stack: str, layer: int) -> NDArray[np.float64]:
         """Return gradient times attention [head, query, key] of one layer."""
-        found: NDArray[np.float64] = self.gradients[stack][layer] * self.weights[stack][layer]
-        return found
+        return self.gradients[stack][layer] * self.weights[stack][layer]
 
 
 def attention_gradients(
@@ -76,12 +75,11 @@ def attention_gradients(
         graph = run(keep=("weights",), hidden_states=hidden_states, during=during)
         stacks = [name for name in trace.stacks if graph.weights.get(name)]
         if not stacks:
-            message = (
+            raise UnsupportedModelError(
                 f"{method} needs attention weights that gradients reach, and {type(run.model).__name__} "
                 "computes attention outside transformers' attention interface. aw.saliency, "
                 "aw.input_x_gradient and aw.integrated_gradients need none."
             )
-            raise UnsupportedModelError(message)
         score = score_of(graph.outputs)
         flat = [(name, layer) for name in stacks for layer in graph.weights[name]]
         found = gradients(score, [layer for _, layer in flat], again=True)
@@ -102,5 +100,4 @@ def attention_gradients(
 
 
 def _array(tensor: Tensor) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = tensor.detach()[0].to("cpu").double().numpy()
-    return found
+    return tensor.detach()[0].to("cpu").double().numpy()

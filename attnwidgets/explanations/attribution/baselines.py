@@ -47,17 +47,15 @@ def baseline_embeddings(
     ):
         if isinstance(baseline, str) and tokenizer_of(trace) is None:
             known = ", ".join(map(repr, NAMES))
-            message = f"baseline {baseline!r} is not one of {known}.{suggest(baseline, NAMES)}"
-            raise ValueError(message)
+            raise ValueError(f"baseline {baseline!r} is not one of {known}.{suggest(baseline, NAMES)}")
         index = _token(trace, baseline) if isinstance(baseline, str) else int(baseline)
         return _row(table, index, embeddings, method), f"token {baseline!r}"
     given = torch.as_tensor(baseline, dtype=embeddings.dtype, device=embeddings.device)
     if given.shape not in (embeddings.shape, embeddings.shape[1:]):
-        message = (
+        raise ValueError(
             f"baseline has shape {tuple(given.shape)}; taken are [dim] and [token, dim], here "
             f"({embeddings.shape[1]},) and {tuple(embeddings.shape)}."
         )
-        raise ValueError(message)
     return given.expand_as(embeddings), "given"
 
 
@@ -66,11 +64,10 @@ def _token(trace: Trace, baseline: str) -> int:
         return token_id(trace, baseline, "baseline")
     except ValueError as error:
         known = ", ".join(map(repr, NAMES))
-        message = (
+        raise ValueError(
             f"baseline {baseline!r} is neither one of {known} nor one token of this model."
             f"{suggest(baseline, NAMES)}"
-        )
-        raise ValueError(message) from error
+        ) from error
 
 
 def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str, method: str) -> Tensor:
@@ -83,11 +80,10 @@ def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str,
         return mean.expand_as(embeddings)
     index = _special(trace, name)
     if index is None:
-        message = (
+        raise ValueError(
             f"baseline {name!r}: this model's tokenizer has no {name} token; pass 'mean', 'zero', a token "
             "by its string or id, or numbers."
         )
-        raise ValueError(message)
     return _row(table, index, embeddings, method)
 
 
@@ -109,19 +105,20 @@ def _special(trace: Trace, name: str) -> int | None:
 
 def _rows(table: Any, ids: Tensor, like: Tensor) -> Tensor:
     # Where its rows end up: an offloaded table has no device of its own.
-    rows: Tensor = table(ids.to(like.device).unsqueeze(0))[0].detach().to(like)
-    return rows
+    return table(ids.to(like.device).unsqueeze(0))[0].detach().to(like)
 
 
 def _row(table: Any, index: int, embeddings: Tensor, method: str) -> Tensor:
     import torch
 
     if table is None:
-        message = f"{method}: this model reads no tokens, so none is a baseline; pass 'mean' or 'zero'."
-        raise ValueError(message)
+        raise ValueError(
+            f"{method}: this model reads no tokens, so none is a baseline; pass 'mean' or 'zero'."
+        )
     if not 0 <= index < table.num_embeddings:
-        message = f"baseline {index} is out of range: the token ids are 0 to {table.num_embeddings - 1}."
-        raise ValueError(message)
+        raise ValueError(
+            f"baseline {index} is out of range: the token ids are 0 to {table.num_embeddings - 1}."
+        )
     return _rows(table, torch.tensor([index]), embeddings).expand_as(embeddings)
 
 
@@ -132,5 +129,4 @@ def _mean(table: Any, like: Tensor) -> Tensor:
     total = torch.zeros(like.shape[-1], dtype=torch.float64)
     for ids in torch.arange(count).split(_IDS_AT_ONCE):
         total += _rows(table, ids, like).double().cpu().sum(0)
-    mean: Tensor = (total / count).to(like)
-    return mean
+    return (total / count).to(like)

@@ -53,8 +53,7 @@ class _Rules:
         left = without(found, self.places)
         # Rows are no shares here: they keep their size instead of summing to one.
         before, after = np.abs(found).sum(-1, keepdims=True), np.abs(left).sum(-1, keepdims=True)
-        scaled: Float = left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
-        return scaled
+        return left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
 
     def passed(self, layer: Float, before: Float) -> Float:
         """Return relevance after a layer of self-attention (equation 6)."""
@@ -141,8 +140,7 @@ def chefer(
     stack = embedding_stack(trace, stack)
     count = trace.n_layers(stack)
     if not 0 <= start_layer < count:
-        message = f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}."
-        raise IndexError(message)
+        raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
     places = discarded(discard, key_unit, "chefer")
@@ -243,8 +241,7 @@ def _row(trace: Trace, question: TargetSet, source: str, row: int | None) -> int
         last = source == "cross" or trace.is_causal(source)
         return count - 1 if last else 0
     if not -count <= row < count:
-        message = f"row {row} is out of range: the tokens are 0 to {count - 1}."
-        raise IndexError(message)
+        raise IndexError(f"row {row} is out of range: the tokens are 0 to {count - 1}.")
     return row % count
 
 

@@ -105,11 +105,10 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
 
     given = model if hasattr(model, "stack_table") else None
     if isinstance(model, (str, PathLike)):
-        message = (
+        raise TypeError(
             f"check_conservation takes a model or a trace, not the name {str(model)!r}; load it, or give "
             "it aw.trace(name, None, text)."
         )
-        raise TypeError(message)
     inner = unwrap(model if given is None else model.model)
     require_gradients(inner, "check_conservation")
     return verdict_on(inner, given, "check_conservation", tolerance=tolerance, again=again)
@@ -190,8 +189,7 @@ def _largest(outputs: Any) -> list[Tensor]:
 
     found = main_output(outputs)
     if found is None:
-        message = "the model returns no numbers to explain"
-        raise ValueError(message)
+        raise ValueError("the model returns no numbers to explain")
     row = found if found.dim() == len(("batch", "class")) else found[:, -1]
     row = row.flatten(1)
     return [row[:, row.detach().abs().argmax(-1)[0]]]
@@ -208,11 +206,10 @@ def _short(model: nn.Module, trace: Any) -> Any:
     try:
         return run(model, None, **made_up(model))
     except (AttributeError, TypeError, KeyError) as error:
-        message = (
+        raise ValueError(
             f"check_conservation knows no input to try {type(model).__name__} on; give it a trace instead of "
             "the model: aw.check_conservation(aw.trace(model, processor, ...))"
-        )
-        raise ValueError(message) from error
+        ) from error
 
 
 def made_up(model: nn.Module) -> dict[str, Any]:

@@ -28,8 +28,7 @@ sum, and these divided by the number of dimensions ("mean_square" takes no root)
 def reduced(values: Tensor, how: Reduce) -> Tensor:
     """Return [..., token] of values [..., token, dim]."""
     if how == "l2":
-        lengths: Tensor = values.norm(dim=-1)
-        return lengths
+        return values.norm(dim=-1)
     if how == "l1":
         return values.abs().sum(-1)
     if how == "mean_abs":
@@ -62,8 +61,7 @@ def embedding_stack(trace: TraceLike, stack: str | None) -> str:
     """
     stack = resolve_stack(trace, stack)
     if stack == "cross":
-        message = 'stack "cross" has no tokens of its own; pass stack="encoder" or "decoder".'
-        raise ValueError(message)
+        raise ValueError('stack "cross" has no tokens of its own; pass stack="encoder" or "decoder".')
     return stack
 
 
@@ -123,8 +121,9 @@ def leaf_of(graph: Graph, stack: str, method: str, trace: Trace | None = None) -
             raise UnsupportedModelError(other_tokens(method, trace, leaf.shape[1], len(trace.axes(stack)[0])))
         return leaf
     reached = ", ".join(map(repr, graph.inputs))
-    message = f"{method} found no embeddings of stack {stack!r}; gradients reach {reached}."
-    raise UnsupportedModelError(message)
+    raise UnsupportedModelError(
+        f"{method} found no embeddings of stack {stack!r}; gradients reach {reached}."
+    )
 
 
 def other_tokens(method: str, trace: TraceLike, found: int, wanted: int) -> str:

@@ -101,8 +101,7 @@ def integrated_gradients(
     require_choice("rule", rule, ("gausslegendre", "trapezoid"))
     for name, value, least in (("steps", steps, 2), ("batch_size", batch_size, 1)):
         if value < least:
-            message = f"{name} must be at least {least}, not {value}."
-            raise ValueError(message)
+            raise ValueError(f"{name} must be at least {least}, not {value}.")
     question = asked(trace, target, foil, "integrated_gradients")
     stack = embedding_stack(trace, stack)
     import torch

@@ -200,30 +200,28 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
         return None
     verdict = verdict_on(model, trace, method)
     if not verdict and not force:
-        message = (
+        raise UnsupportedModelError(
             f"{method}: {verdict.sentence} Its relevances would not mean what they should; force=True "
             "computes them all the same, and aw.integrated_gradients and aw.value_zeroing need no rules."
         )
-        raise UnsupportedModelError(message)
     return verdict
 
 
 def _by_source(trace: Trace, found: Relevances, stack: str) -> Float:
     """Return relevances [target, source] where tokens are read."""
     if stack in found.inputs:
-        values: Float = found.inputs[stack].numpy()
-        return values
+        return found.inputs[stack].numpy()
     if set(found.inputs) <= set(trace.stacks):
-        message = f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(found.inputs)}."
-        raise ValueError(message)
+        raise ValueError(
+            f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(found.inputs)}."
+        )
     pixels = found.inputs.get("pixel_values")
     unit = trace.axes(stack)[0].units.get("patch")
     if pixels is None or unit is None or unit.grid is None:
-        message = (
+        raise ValueError(
             f'at="input" reads pictures, by patches, and this model reads {listed(found.inputs)}; take '
             'at="block", what the first block is given.'
         )
-        raise ValueError(message)
     rows, columns = unit.grid
     # [target, channel, height, width] -> [target, patch]: patches lie row by row, after the special tokens.
     flat = pixels.double().sum(1)
@@ -250,8 +248,9 @@ def _map(
         by_layer = list(found.states[stack].transpose(0, 1).double().numpy()) if stack in found.states else []
     if not by_layer:
         if heads:
-            message = 'of="heads" needs recorded attention, and this model computes it in a way of its own.'
-            raise ValueError(message)
+            raise ValueError(
+                'of="heads" needs recorded attention, and this model computes it in a way of its own.'
+            )
         return None
     numbers = tuple(range(len(by_layer)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")

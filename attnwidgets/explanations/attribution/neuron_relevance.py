@@ -74,8 +74,7 @@ def neuron_relevance(
     require_choice("bias", bias, ("absorb", "ignore"))
     require_choice("precision", precision, ("float32", "model"))
     if top is not None and top < 1:
-        message = f"top must be at least 1, or None for all, not {top}."
-        raise ValueError(message)
+        raise ValueError(f"top must be at least 1, or None for all, not {top}.")
     question = asked(trace, target, foil, "neuron_relevance").single("neuron_relevance")
     stack = embedding_stack(trace, stack)
     place = resolve_hook_point(unwrap(trace.model), site)
@@ -97,11 +96,10 @@ def neuron_relevance(
         # A layer of a module that reads no tokens.
         values, gradients, axis = values[None], gradients[None], TokenAxis.plain(["all inputs"])
     if values.dim() != len(("token", "width")) or len(values) != len(axis):
-        message = (
+        raise ValueError(
             f"site {site!r}: what passes it is {list(values.shape)}, not [{len(axis)} tokens of stack "
             f"{stack!r}, width]; name another site, or another stack."
         )
-        raise ValueError(message)
     kind = "neuron" if sae is None else "feature"
     relevance = values * gradients if sae is None else _features(sae, values, gradients)
     totals = relevance.double().sum(0)
@@ -149,5 +147,4 @@ def _features(sae: Any, values: Tensor, gradients: Tensor) -> Tensor:
         # The scale of a normalised state is a constant, as a norm's is.
         reconstruction = sae.decode(leaf, values.to(leaf))
         (along,) = torch.autograd.grad((reconstruction * gradients.to(reconstruction)).sum(), leaf)
-    found: Tensor = (activations * along).cpu()
-    return found
+    return (activations * along).cpu()

@@ -73,13 +73,12 @@ def occlusion(
     def attribute(given: Perturbed) -> Tensor:
         from captum.attr import FeatureAblation
 
-        found: Tensor = FeatureAblation(given.scores).attribute(
+        return FeatureAblation(given.scores).attribute(
             given.embeddings,
             baselines=given.baseline,
             feature_mask=given.features,
             perturbations_per_eval=batch_size,
         )
-        return found
 
     return perturbation_attributions(
         trace,

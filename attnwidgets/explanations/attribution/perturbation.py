@@ -58,8 +58,9 @@ CAPTUM = Need("captum", "the package captum", _installed)
 def require_captum(method: str) -> None:
     """Raise RuntimeError where captum is not installed; the message says how to get it."""
     if importlib.util.find_spec("captum") is None:
-        message = f"{method} is computed by captum, which is not installed: pip install attnwidgets[captum]"
-        raise RuntimeError(message)
+        raise RuntimeError(
+            f"{method} is computed by captum, which is not installed: pip install attnwidgets[captum]"
+        )
 
 
 def perturbation_attributions(
@@ -134,8 +135,7 @@ def perturbation_attributions(
 def _unit(axis: TokenAxis, name: str) -> Unit:
     if name not in axis.units:
         offered = list(axis.units)
-        message = f"unit {name!r} is not offered; there is {listed(offered)}.{suggest(name, offered)}"
-        raise ValueError(message)
+        raise ValueError(f"unit {name!r} is not offered; there is {listed(offered)}.{suggest(name, offered)}")
     return axis.units[name]
 
 
@@ -143,5 +143,4 @@ def require_positive(**options: int) -> None:
     """Raise ValueError for an option below 1."""
     for name, value in options.items():
         if value < 1:
-            message = f"{name} must be at least 1, not {value}."
-            raise ValueError(message)
+            raise ValueError(f"{name} must be at least 1, not {value}.")

@@ -101,8 +101,7 @@ def alti(
     require_choice("after", after, ("norm1", "norm2"))
     require_choice("compat", compat, ("authors", None))
     if chunk_size is not None and chunk_size < 1:
-        message = f"chunk_size must be at least 1, not {chunk_size}."
-        raise ValueError(message)
+        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
     stack = (own_stack if after == "norm2" else described_stack)(trace, stack, "alti")
     import torch
 

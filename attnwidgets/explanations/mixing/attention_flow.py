@@ -97,8 +97,7 @@ def attention_flow(
     require_share(residual_weight)
     source = followed(trace, "attention_flow", stack)
     if source.signed:
-        message = "attention_flow needs capacities that are not negative; this map is signed."
-        raise ValueError(message)
+        raise ValueError("attention_flow needs capacities that are not negative; this map is signed.")
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
     n_tokens = source.shape[-1]
     places = discarded(discard, source.key_unit, "attention_flow")
@@ -114,12 +113,11 @@ def attention_flow(
 
     if n_tokens > LIMIT and not force:
         seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
-        message = (
+        raise ValueError(
             f"attention_flow over {n_tokens} tokens takes about {duration(seconds)} for layer "
             f"{source.layers[-1]} alone; pass force=True to run it, give it words "
             "(aw.attention(trace).to('word')), or use aw.rollout, which approximates it in milliseconds."
         )
-        raise ValueError(message)
     options = {
         "residual_weight": residual_weight,
         "head_reduce": None if source.heads is None else head_reduce,

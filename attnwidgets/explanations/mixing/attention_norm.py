@@ -107,10 +107,9 @@ def attention_norm(
     require_choice("variant", variant, VARIANTS)
     require_choice("normalize", normalize, ("none", "row"))
     if per_head and variant != "attn":
-        message = (
+        raise ValueError(
             f"per_head is for variant 'attn': the residual connection in {variant!r} belongs to no head."
         )
-        raise ValueError(message)
     if variant == "enc":
         stack = own_stack(trace, stack, "attention_norm", what="variant 'enc'")
     else:

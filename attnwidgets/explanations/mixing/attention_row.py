@@ -130,8 +130,7 @@ def key_vectors(trace: Trace, layer: int, kv_head: int, *, stack: str | None = N
 
 
 def _floats(states: Tensor) -> Float:
-    found: Float = states.detach().double().cpu().numpy()
-    return found
+    return states.detach().double().cpu().numpy()
 
 
 def _row(added: Any, head: int, query: int, keys: int) -> Float:

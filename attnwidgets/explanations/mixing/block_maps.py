@@ -36,8 +36,7 @@ def require_choice(name: str, value: object, taken: Sequence[str | None]) -> Non
     """Raise ValueError where an option is none of those taken; the message names the nearest."""
     if value not in taken:
         near = suggest(str(value), [choice for choice in taken if choice])
-        message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
-        raise ValueError(message)
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
 
 
 def described_stack(trace: TraceLike, stack: str | None, method: str) -> str:
@@ -70,11 +69,10 @@ def own_stack(trace: TraceLike, stack: str | None, method: str, *, what: str = "
     reading = [name for name in ("decoder", "cross") if "cross" in trace.stacks]
     if stack in reading:
         own = [name for name in trace.stacks if name not in reading]
-        message = (
+        raise ValueError(
             f"{what or method} is of blocks of one attention and a feed-forward layer, and the blocks of "
             f"stack {stack!r} also read another sequence; pass stack={' or '.join(map(repr, own))}."
         )
-        raise ValueError(message)
     return described_stack(trace, stack, method)
 
 

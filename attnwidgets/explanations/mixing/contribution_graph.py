@@ -83,8 +83,7 @@ def contribution_graph(
     require_choice("distance", distance, tuple(_POWERS))
     require_choice("compat", compat, ("authors", None))
     if chunk_size is not None and chunk_size < 1:
-        message = f"chunk_size must be at least 1, not {chunk_size}."
-        raise ValueError(message)
+        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
     stack = own_stack(trace, stack, "contribution_graph")
     authors = compat == "authors"
 

@@ -127,8 +127,7 @@ def decompx(
     require_choice("activation", activation, _ACTIVATIONS)
     require_choice("gate", gate, ("half", "fixed"))
     if chunk_size is not None and chunk_size < 1:
-        message = f"chunk_size must be at least 1, not {chunk_size}."
-        raise ValueError(message)
+        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
     stack = own_stack(trace, stack, "decompx")
     grid = unit_grid(trace, stack, unit)
     asked = _asked(trace, target, foil, stack)
@@ -172,19 +171,17 @@ def _require_memory(followed: Propagation, chunk_size: int | None, *, force: boo
     """Raise ValueError where a chunk size cannot be kept, or too much would be held at once."""
     together = followed.needs_all()
     if chunk_size is not None and together:
-        message = (
+        raise ValueError(
             f"chunk_size={chunk_size}: biases are shared out among all sources here, which must be followed "
             "together; leave it out, or leave biases out (bias=None). unit='word' takes less."
         )
-        raise ValueError(message)
     held = followed.held_bytes() if together else followed.held_bytes(1)
     if held > LIMIT and not force:
-        message = (
+        raise ValueError(
             f"decompx holds a vector for every pair of tokens, {held / 2**30:.1f} GB for these "
             f"{followed.n_tokens} tokens; pass force=True to run it, follow words jointly (unit='word'), "
             "leave biases out (bias=None), or shorten the text."
         )
-        raise ValueError(message)
 
 
 def _scores(followed: Propagation, asked: Asked, chunk_size: int | None) -> Float:

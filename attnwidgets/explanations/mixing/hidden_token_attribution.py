@@ -109,15 +109,13 @@ def hidden_token_attribution(
     require_choice("norm", norm, ("frobenius", "spectral"))
     if chunk_size is not None and (chunk_size < 1 or norm == "spectral"):
         wrong = "is for norm='frobenius'" if norm == "spectral" else f"must be at least 1, not {chunk_size}"
-        message = f"chunk_size {wrong}."
-        raise ValueError(message)
+        raise ValueError(f"chunk_size {wrong}.")
     stack = resolve_stack(trace, stack)
     if stack == "cross":
-        message = (
+        raise ValueError(
             'hidden_token_attribution follows a stack that attends to itself, and "cross" does not; '
             'use stack="encoder" or stack="decoder".'
         )
-        raise ValueError(message)
     query, key = trace.axes(stack)
     numbers = tuple(range(trace.n_layers(stack)))
     chosen = numbers if layers is None else pick(layers, numbers, "layer")
@@ -129,12 +127,11 @@ def hidden_token_attribution(
     if size > LIMIT and not force:
         passes = len(chosen) if scope == "local" else max(chosen) + 1
         seconds = _estimate(blocks, size, times_input=times_input) * passes
-        message = (
+        raise ValueError(
             f"hidden_token_attribution over {len(key)} tokens of width {size // len(key)} takes about "
             f"{duration(seconds)} for {passes} layers; pass force=True to run it, choose fewer layers, or "
             "shorten the text."
         )
-        raise ValueError(message)
     if scope == "global":
         _require_chain(blocks, max(chosen))
     sweep = _Sweep(blocks, max(chosen), scope, norm, chunk_size, times_input=times_input)
@@ -225,8 +222,7 @@ def _push(blocks: RecordedBlocks, layer: int, tangents: Tensor) -> Tensor:
             def step(hidden: Tensor) -> Tensor:
                 return run(1, None, hidden)
 
-            pushed: Tensor = torch.func.jvp(step, (point,), (tangent,))[1]
-            return pushed
+            return torch.func.jvp(step, (point,), (tangent,))[1]
 
         found: Tensor = torch.func.vmap(along)(tangents)
     return found
@@ -245,11 +241,10 @@ def _require_chain(blocks: RecordedBlocks, last: int) -> None:
     for layer in range(last):
         before, after = blocks.layers[layer].output, blocks.layers[layer + 1].hidden
         if before.shape != after.shape or not bool((before == after).all()):
-            message = (
+            raise UnsupportedModelError(
                 f"hidden_token_attribution cannot follow layers {layer} and {layer + 1}: something stands "
                 'between them; scope="local" takes each layer by itself.'
             )
-            raise UnsupportedModelError(message)
 
 
 def _estimate(blocks: RecordedBlocks, size: int, *, times_input: bool) -> float:
@@ -265,5 +260,4 @@ def _estimate(blocks: RecordedBlocks, size: int, *, times_input: bool) -> float:
 
 def _shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     totals = rows.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)
-    return shares
+    return np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)

@@ -37,23 +37,22 @@ def followed(trace: TraceLike | MixingMap, name: str, stack: str | None) -> Mixi
     """
     if isinstance(trace, MixingMap):
         if stack is not None and stack != trace.stack:
-            message = f"stack {stack!r} is asked of a map of stack {trace.stack!r}; give the trace instead."
-            raise ValueError(message)
+            raise ValueError(
+                f"stack {stack!r} is asked of a map of stack {trace.stack!r}; give the trace instead."
+            )
         source = trace
     else:
         require_trace(trace, name)
         source = attention(trace, stack=stack)
     n_queries, n_keys = source.shape[-2:]
     if source.stack == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
-        message = (
+        raise ValueError(
             f"{name} follows a stack that attends to itself; this map "
             f"(stack {source.stack!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
             'another. Use stack="encoder" or stack="decoder".'
         )
-        raise ValueError(message)
     if list(source.layers) != list(range(source.layers[0], source.layers[0] + len(source.layers))):
-        message = f"{name} needs consecutive layers, not {', '.join(map(str, source.layers))}."
-        raise ValueError(message)
+        raise ValueError(f"{name} needs consecutive layers, not {', '.join(map(str, source.layers))}.")
     return source
 
 
@@ -72,8 +71,7 @@ def decoder_alone(stack: str) -> str:
 def require_share(residual_weight: float) -> None:
     """Refuse a residual weight that is no share."""
     if not 0.0 <= residual_weight <= 1.0:
-        message = f"residual_weight is a share from 0 to 1, not {residual_weight}."
-        raise ValueError(message)
+        raise ValueError(f"residual_weight is a share from 0 to 1, not {residual_weight}.")
 
 
 def mixed(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
@@ -86,8 +84,7 @@ def mixed(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.flo
 def shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return rows divided by their sums; a row of zeros stays zero."""
     totals = matrix.sum(axis=-1, keepdims=True)
-    divided: NDArray[np.float64] = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals != 0)
-    return divided
+    return np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals != 0)
 
 
 def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -99,8 +96,7 @@ def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np
     torch = sys.modules.get("torch")
     if torch is None:
         return left @ right
-    found: NDArray[np.float64] = (torch.from_numpy(left) @ torch.from_numpy(right)).numpy()
-    return found
+    return (torch.from_numpy(left) @ torch.from_numpy(right)).numpy()
 
 
 def carried_on(

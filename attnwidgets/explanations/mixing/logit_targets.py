@@ -151,28 +151,25 @@ def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, stack
     require_trace(trace, method)
     traced = cast("Trace", trace)
     if getattr(trace, "logits", None) is None:
-        message = (
+        raise ValueError(
             f"{method} takes a logit apart, and this trace has none: its model has no head, or it was made "
             "of given numbers. Load the model with its head (AutoModelForCausalLM, "
             "AutoModelForSequenceClassification); maps need none: aw.alti(trace, rolled_out=True), "
             "aw.value_zeroing(trace)."
         )
-        raise ValueError(message)
     if "cross" in trace.stacks:
-        message = (
+        raise ValueError(
             f"{method} is of models whose tokens read each other only, and {trace.model_id or 'this'} also "
             "reads another sequence. Relevance and gradients explain its logits; aw.value_zeroing(trace, "
             'stack="cross") and aw.attention(trace, stack="cross") are maps of what it reads.'
         )
-        raise ValueError(message)
     stack = own_stack(trace, stack, method)
     query, key = trace.axes(stack)
     if len(query) != len(key):
-        message = (
+        raise ValueError(
             f"{method} follows tokens, and {len(key) - len(query)} of the {len(key)} keys here are none (a "
             "prefix, or a cache); trace the text without them."
         )
-        raise ValueError(message)
     targets = resolve_targets(traced, target, method=method, logit=True)
     against = None
     places = tuple(_place(one) for one in targets)
@@ -185,11 +182,10 @@ def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, stack
         )
         same = [one.label for one, place, other in zip(targets, places, foils, strict=True) if place == other]
         if same:
-            message = (
+            raise ValueError(
                 f"foil {same[0]!r} is the target itself, so that every contribution would be zero; name "
                 "another one, or leave it out."
             )
-            raise ValueError(message)
     scores = [_score(traced, place) for place in places]
     for number, place in enumerate(foils):
         scores[number] -= _score(traced, place)
@@ -199,8 +195,7 @@ def asked_logits(trace: TraceLike, target: Any, foil: Any, *, method: str, stack
 
 def _place(target: Target) -> Place:
     if target.index is None:  # refused by resolve_target already
-        message = f"{target.label!r} is not one logit."
-        raise ValueError(message)
+        raise ValueError(f"{target.label!r} is not one logit.")
     return target.position, target.index
 
 
@@ -208,8 +203,7 @@ def _score(trace: Trace, place: Place) -> float:
     position, index = place
     logits = trace.logits
     if logits is None:
-        message = "there are no logits."
-        raise ValueError(message)
+        raise ValueError("there are no logits.")
     return float((logits if position is None else logits[position])[index])
 
 

@@ -210,8 +210,7 @@ def _kept(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.floating]
         raise BeyondPrecisionError(
             f"the product of the layers up to {number} reaches {largest:.2g}, beyond {dtype}"
         )
-    kept: Array = matrix.astype(dtype)
-    return kept
+    return matrix.astype(dtype)
 
 
 def _with_residual(
@@ -234,18 +233,17 @@ def _check_options(residual_weight: float, residual: str | None, order: str) -> 
     for name, value, taken in choices:
         if value not in taken:
             near = suggest(str(value), [choice for choice in taken if choice])
-            message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
-            raise ValueError(message)
+            raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
     if residual != "mix" and residual_weight != DEFAULT_WEIGHT:
-        message = (
+        raise ValueError(
             f"residual_weight={residual_weight} has no place in residual={residual!r}; leave one of them out."
         )
-        raise ValueError(message)
 
 
 def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:
     first = layers[-1] + 1 + start_layer if start_layer < 0 else start_layer
     if not 0 <= first <= layers[-1]:
-        message = f"start_layer {start_layer} is out of range: there are layers {layers[0]} to {layers[-1]}."
-        raise IndexError(message)
+        raise IndexError(
+            f"start_layer {start_layer} is out of range: there are layers {layers[0]} to {layers[-1]}."
+        )
     return tuple(number for number in layers if number >= first)

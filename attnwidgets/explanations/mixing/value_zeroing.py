@@ -115,8 +115,7 @@ def value_zeroing(
     _check("distance", distance, DISTANCES)
     _check("reduce", reduce, ("mean", "max"))
     if chunk_size is not None and chunk_size < 1:
-        message = f"chunk_size must be at least 1, not {chunk_size}."
-        raise ValueError(message)
+        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
     stack = resolve_stack(trace, stack)
     grid = unit_grid(trace, stack, unit)
     numbers = tuple(range(trace.n_layers(stack)))
@@ -161,8 +160,7 @@ def value_zeroing(
 def _check(name: str, value: str, taken: tuple[str, ...]) -> None:
     if value not in taken:
         near = suggest(str(value), taken)
-        message = f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}"
-        raise ValueError(message)
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
 
 
 def _distances(
@@ -275,8 +273,7 @@ def _apart(states: Tensor, reference: Tensor, distance: str) -> Tensor:
     length = partial(torch.linalg.vector_norm, dim=-1, keepdim=True)
 
     if distance == "euclidean":
-        apart: Tensor = length(states - reference)[..., 0]
-        return apart
+        return length(states - reference)[..., 0]
     tiny = 1e-30  # a state of zeros has no direction; its distance to itself is zero
     direction = reference / length(reference).clamp_min(tiny)
     apart = length(torch.addcmul(-direction, states, length(states).clamp_min(tiny).reciprocal()))
@@ -290,7 +287,4 @@ def _shares(rows: NDArray[np.floating], floor: NDArray[np.floating]) -> NDArray[
     """Divide rows by their sums; rows that do not rise above `floor` [row, 1] become zero."""
     known = rows.max(axis=1, keepdims=True, initial=0.0) > floor
     totals = rows.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(
-        rows, totals, out=np.zeros(rows.shape), where=known & (totals > 0)
-    )
-    return shares
+    return np.divide(rows, totals, out=np.zeros(rows.shape), where=known & (totals > 0))

@@ -180,8 +180,9 @@ def method(
 
         other = _METHODS.get(name)
         if other is not None and other.function.__module__ != function.__module__:
-            message = f"method {name!r} is registered by {other.function.__module__}; choose another name."
-            raise ValueError(message)
+            raise ValueError(
+                f"method {name!r} is registered by {other.function.__module__}; choose another name."
+            )
         requirements = resolve_needs(needs)
         words = "; ".join(need.words for need in requirements)
         entry = Method(name, checked, paper, words, returns, cost, requirements, takes=takes)
@@ -200,8 +201,7 @@ def require_known(name: str, function: Callable[..., Any], keywords: Iterable[st
         if keyword not in parameters:
             taken = ", ".join(list(parameters)[1:]) or "none"
             near = suggest(keyword, parameters)
-            message = f"{name}() takes no keyword {keyword!r}; it takes {taken}.{near}"
-            raise TypeError(message)
+            raise TypeError(f"{name}() takes no keyword {keyword!r}; it takes {taken}.{near}")
 
 
 def put(entry: Method) -> None:
@@ -285,8 +285,9 @@ class MethodTable:
     def __getitem__(self, name: str) -> Method:
         if name not in self._methods:
             names = ", ".join(repr(known) for known in self._methods)
-            message = f"method {name!r} is unknown; there is {names}.{suggest(str(name), self._methods)}"
-            raise ValueError(message)
+            raise ValueError(
+                f"method {name!r} is unknown; there is {names}.{suggest(str(name), self._methods)}"
+            )
         return self._methods[name]
 
     @property

@@ -51,11 +51,10 @@ def _resolved(need: str | Need) -> Need:
     for known in NEEDS.values():
         if need in (known.name, known.words):
             return known
-    message = (
+    raise ValueError(
         f"needs {need!r} is not one of {', '.join(map(repr, NEEDS))}, nor a Need.{suggest(need, NEEDS)} "
         "A requirement of one method's own is a Need(name, words, check)."
     )
-    raise ValueError(message)
 
 
 def at_most(limit: int, what: str, count: Callable[[Any, str], int]) -> Need:

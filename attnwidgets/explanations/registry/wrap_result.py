@@ -35,8 +35,7 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
         return _renamed(returned, common)
     name = common["method"]
     if returned is None:
-        message = f"{name} returned None; is there a `return` at its end?"
-        raise TypeError(message)
+        raise TypeError(f"{name} returned None; is there a `return` at its end?")
     array = _numbers(returned, name)
     query, key = trace.axes(stack)
     layers, heads = trace.n_layers(stack), trace.n_heads(stack)
@@ -51,8 +50,7 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
     if array.shape != taken.get(array.ndim):
         fitting = ", ".join(str(shape) for shape in taken.values())
         hint = _hint(array.shape, taken)
-        message = f"{name} returned shape {array.shape}; taken are {SHAPES}, here {fitting}.{hint}"
-        raise ValueError(message)
+        raise ValueError(f"{name} returned shape {array.shape}; taken are {SHAPES}, here {fitting}.{hint}")
     if array.ndim == VECTOR:
         return Attributions(array, axis=key, unit=unit, **common)
     numbers = tuple(range(layers)) if array.ndim > MATRIX else (layers - 1,)
@@ -74,11 +72,10 @@ def _numbers(returned: Any, name: str) -> Array:
             return np.stack([as_floats(part) for part in returned])
         return as_floats(returned)
     except (TypeError, ValueError) as error:
-        message = (
+        raise TypeError(
             f"{name} returned a {type(returned).__name__} that is no array of numbers ({error}); taken are "
             f"{SHAPES}, as numpy, torch or lists, a MixingMap or Attributions."
-        )
-        raise TypeError(message) from error
+        ) from error
 
 
 def _renamed(found: MixingMap | Attributions, common: dict[str, Any]) -> Explanation:

@@ -88,20 +88,18 @@ def check_partition(unit: Unit, n_tokens: int, side: str) -> None:
     for span in unit.spans:
         for token in span:
             if not 0 <= token < n_tokens:
-                message = (
+                raise ValueError(
                     f"unit {unit.name!r} names token {token}, "
                     f"but the {side} axis has tokens 0 to {n_tokens - 1}."
                 )
-                raise ValueError(message)
             counts[token] += 1
     wrong = [token for token, count in enumerate(counts) if count != 1]
     if wrong:
         how = "no element" if counts[wrong[0]] == 0 else "several elements"
-        message = (
+        raise ValueError(
             f"unit {unit.name!r} does not divide the {side} axis: token {wrong[0]} lies in {how}; "
             f"give every token of the {n_tokens} exactly one span."
         )
-        raise ValueError(message)
 
 
 def regroup(fine: Unit, coarse: Unit) -> Groups | None:

@@ -60,8 +60,9 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         message = f"path {str(path)!r} ends in {path.suffix}, and numbers are kept as .safetensors; "
         raise ValueError(message + _ELSEWHERE[path.suffix.lower()])
     if not path.parent.is_dir():
-        message = f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
-        raise FileNotFoundError(message)
+        raise FileNotFoundError(
+            f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
+        )
     described, arrays = explanation.to_description()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     described = {"version": VERSION} | described
@@ -70,8 +71,9 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         write_bytes(path, dump_tensors(tensors, metadata={_KEY: text}))
         return path
     if path.exists() and not (path.is_dir() and (_is_ours(path) or not any(path.iterdir()))):
-        message = f"path {str(path)!r} is there and is not a saved explanation; choose another name."
-        raise FileExistsError(message)
+        raise FileExistsError(
+            f"path {str(path)!r} is there and is not a saved explanation; choose another name."
+        )
     path.mkdir(exist_ok=True)
     write_bytes(path / _TENSORS, dump_tensors(tensors))
     write_bytes(path / _DESCRIPTION, (json.dumps(described, indent=1) + "\n").encode("ascii"))
@@ -87,14 +89,12 @@ def load(path: str | Path) -> Explanation:
     """
     path = Path(path)
     if not path.exists():
-        message = f"path {str(path)!r} does not exist."
-        raise FileNotFoundError(message)
+        raise FileNotFoundError(f"path {str(path)!r} does not exist.")
     if path.is_dir():
         if not _is_ours(path):
-            message = (
+            raise ArchiveError(
                 f"{str(path)!r} is a folder without {_DESCRIPTION} and {_TENSORS}: not a saved explanation."
             )
-            raise ArchiveError(message)
         described = _parsed(path, (path / _DESCRIPTION).read_bytes())
         return _restored(path, described, _tensors(path, (path / _TENSORS).read_bytes()))
     data = path.read_bytes()
@@ -119,34 +119,29 @@ def _parsed(path: Path, text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
-        message = f"{str(path)!r} is damaged: its description is not JSON ({error})."
-        raise ArchiveError(message) from error
+        raise ArchiveError(f"{str(path)!r} is damaged: its description is not JSON ({error}).") from error
 
 
 def _tensors(path: Path, data: bytes) -> dict[str, Array]:
     try:
         return load_tensors(data)
     except (SafetensorError, KeyError, ValueError) as error:
-        message = f"{str(path)!r} is damaged: its numbers cannot be read ({error})."
-        raise ArchiveError(message) from error
+        raise ArchiveError(f"{str(path)!r} is damaged: its numbers cannot be read ({error}).") from error
 
 
 def _restored(path: Path, described: Any, arrays: Mapping[str, Array]) -> Explanation:
     version = described.get("version") if isinstance(described, dict) else None
     if not isinstance(version, int):
-        message = f"{str(path)!r} is not a saved explanation: its description names no version."
-        raise ArchiveError(message)
+        raise ArchiveError(f"{str(path)!r} is not a saved explanation: its description names no version.")
     if version > VERSION:
-        message = (
+        raise ArchiveError(
             f"{str(path)!r} was saved by a later version (format {version} > {VERSION}); update attnwidgets."
         )
-        raise ArchiveError(message)
     try:
         require_described(described)
         return restore(described, arrays)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        message = f"{str(path)!r} is damaged: {error}"
-        raise ArchiveError(message) from error
+        raise ArchiveError(f"{str(path)!r} is damaged: {error}") from error
 
 
 def _is_ours(folder: Path) -> bool:

@@ -26,8 +26,7 @@ def as_floats(array: Any, dtype: str | None = None) -> Array:
     found = np.asarray(array)
     if dtype is None:
         dtype = "float64" if found.dtype == np.float64 else "float32"
-    converted: Array = np.asarray(found, dtype=dtype)
-    return converted
+    return np.asarray(found, dtype=dtype)
 
 
 def read_only(array: Array) -> Array:
@@ -43,8 +42,7 @@ def require_finite(array: Array, what: str) -> None:
     if not finite.all():
         bad = np.argwhere(~finite)
         place = ", ".join(str(int(i)) for i in bad[0])
-        message = (
+        raise ValueError(
             f"{what} holds {len(bad)} values that are NaN or infinite (first at [{place}]); "
             "check the model's output or mask before explaining it."
         )
-        raise ValueError(message)

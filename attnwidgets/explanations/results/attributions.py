@@ -81,26 +81,23 @@ class Attributions(Explanation):
         array = np.array(as_floats(values, common.get("dtype")))
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
-            message = (
+            raise ValueError(
                 f"unit {unit!r} is not on the axis, which has {', '.join(repr(name) for name in axis.units)}."
             )
-            raise ValueError(message)
         if array.ndim not in (1, 2) or array.shape[-1] != len(axis.units[unit]):
-            message = (
+            raise ValueError(
                 f"values has shape {array.shape}; taken are [source] and [target, source] "
                 f"with {len(axis.units[unit])} sources, one for each {unit}."
             )
-            raise ValueError(message)
         require_finite(array, "values")
         many = array.ndim > 1
         if many and target is None:
             target = [str(index) for index in range(len(array))]
         targets = target if target is None or isinstance(target, str) else tuple(str(item) for item in target)
         if (len(targets) != len(array)) if isinstance(targets, tuple) else many:
-            message = (
+            raise ValueError(
                 f"target {target!r} does not fit values of shape {array.shape}: one label for each target."
             )
-            raise ValueError(message)
         reaches = None if reach is None else tuple(int(one) for one in np.atleast_1d(reach))
         residuals = _numbers(residual)
         for name, numbers in {"reach": reaches, "residual": residuals}.items():
@@ -189,8 +186,9 @@ class Attributions(Explanation):
         if isinstance(target, str):
             if target not in self.targets:
                 names = ", ".join(repr(name) for name in self.targets)
-                message = f"target {target!r} is not there; there is {names}.{suggest(target, self.targets)}"
-                raise IndexError(message)
+                raise IndexError(
+                    f"target {target!r} is not there; there is {names}.{suggest(target, self.targets)}"
+                )
             target = self.targets.index(target)
         place = position(target, range(len(self.targets)), "target")
         if self._values.ndim == 1:
@@ -207,8 +205,9 @@ class Attributions(Explanation):
             ValueError: Where there is no target axis, or the reduction is unknown.
         """
         if axis != "target" or self._values.ndim == 1:
-            message = f"there is no {axis!r} axis to reduce; the axes are {', '.join(self.axis_names)}."
-            raise ValueError(message)
+            raise ValueError(
+                f"there is no {axis!r} axis to reduce; the axes are {', '.join(self.axis_names)}."
+            )
         name = reduction_name(how)
         values = reduce_first(self._values, how)
         reach = None if self.reach is None else max(self.reach)
@@ -261,10 +260,9 @@ class Attributions(Explanation):
         if groups is None:
             offered = self.available_units()
             near = suggest(unit, offered)
-            message = (
+            raise ValueError(
                 f"unit {unit!r} is not offered; these attributions can be read by {listed(offered)}.{near}"
             )
-            raise ValueError(message)
         made = self.map
         if made is not None and unit in made.available_units():
             made = made.to(unit)

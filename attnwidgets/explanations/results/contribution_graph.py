@@ -58,17 +58,15 @@ class ContributionGraph(MixingMap):
         super().__init__(values, stochastic=False, signed=False, **common)
         n_layers, n_queries = self.shape[0], self.shape[-2]
         if self.heads is None:
-            message = f"values has shape {self.shape}; a graph takes [layer, head, query, key]."
-            raise ValueError(message)
+            raise ValueError(f"values has shape {self.shape}; a graph takes [layer, head, query, key].")
         found = {}
         for name, given in zip(_SIDES, (residual, mlp, mlp_residual), strict=True):
             found[name] = np.array(as_floats(given, self.dtype))
             if found[name].shape != (n_layers, n_queries):
-                message = (
+                raise ValueError(
                     f"{name} has shape {found[name].shape}; one number is taken for every layer and query, "
                     f"{(n_layers, n_queries)}."
                 )
-                raise ValueError(message)
             require_finite(found[name], name)
         stacked = np.stack([found[name] for name in _SIDES], axis=1)
         self._set(
@@ -164,16 +162,13 @@ class ContributionGraph(MixingMap):
         """
         n_queries, n_keys = self.shape[-2:]
         if n_queries != n_keys:
-            message = f"routes follow tokens, and there are {n_keys} keys for {n_queries} of them."
-            raise ValueError(message)
+            raise ValueError(f"routes follow tokens, and there are {n_keys} keys for {n_queries} of them.")
         if not 0 <= threshold < 1:
-            message = f"threshold is a share from 0 up to, not with, 1; not {threshold}."
-            raise ValueError(message)
+            raise ValueError(f"threshold is a share from 0 up to, not with, 1; not {threshold}.")
         last = self.layers[-1 if layer is None else position(layer, self.layers, "layer")]
         followed = self.layers[: self.layers.index(last) + 1]
         if list(followed) != list(range(followed[0], last + 1)):
-            message = f"routes need consecutive layers, not {', '.join(map(str, followed))}."
-            raise ValueError(message)
+            raise ValueError(f"routes need consecutive layers, not {', '.join(map(str, followed))}.")
         return find_routes(
             [(number, self._sums(number)) for number in followed],
             self._token(target),
@@ -196,10 +191,9 @@ class ContributionGraph(MixingMap):
         places = places or [place for place, label in enumerate(labels) if label.strip() == target.strip()]
         if len(places) != 1:
             found = f"is {len(places)} {self.unit}s ({', '.join(map(str, places))})" if places else "is none"
-            message = (
+            raise ValueError(
                 f"target {target!r} {found} of this graph; name it by its place, 0 to {len(labels) - 1}."
             )
-            raise ValueError(message)
         return places[0]
 
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:

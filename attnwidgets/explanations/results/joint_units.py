@@ -74,8 +74,9 @@ def unit_grid(trace: TraceLike, stack: str, unit: str | Unit | tuple[Unit, Unit]
         name = unit
         offered = [name for name in query.units if name in key.units]
         if name not in offered:
-            message = f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
-            raise ValueError(message)
+            raise ValueError(
+                f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
+            )
     else:
         query, key, name = _with_units(query, key, unit if isinstance(unit, tuple) else (unit, unit))
     causal = trace.is_causal(stack) and keeps_order(query.units[name], key.units[name])
@@ -86,8 +87,7 @@ def _with_units(
     query: TokenAxis, key: TokenAxis, pair: tuple[Unit, Unit]
 ) -> tuple[TokenAxis, TokenAxis, str]:
     if pair[0].name != pair[1].name:
-        message = f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}."
-        raise ValueError(message)
+        raise ValueError(f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}.")
     extended = []
     for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
         check_partition(own, len(axis), side)

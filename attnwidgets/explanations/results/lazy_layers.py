@@ -78,11 +78,9 @@ class LazyLayers(Explanation):
         key = query if key is None else key
         for side, axis in (("query", query), ("key", key)):
             if unit not in axis.units:
-                message = f"unit {unit!r} is not on the {side} axis, which has {listed(axis.units)}."
-                raise ValueError(message)
+                raise ValueError(f"unit {unit!r} is not on the {side} axis, which has {listed(axis.units)}.")
         if not layers:
-            message = "layers is empty: a map needs at least one layer."
-            raise ValueError(message)
+            raise ValueError("layers is empty: a map needs at least one layer.")
         facts = {"causal": causal, "stochastic": stochastic, "signed": signed}
         self._set_common(unit=unit, **common)
         self._set(
@@ -229,8 +227,7 @@ class LazyLayers(Explanation):
         number = self.layers[position(layer, self.layers, "layer")]
         rows = positions(queries, self.shape[-2], "query")
         if heads is not None and self.heads is None:
-            message = "heads cannot be chosen: this map has no head axis."
-            raise IndexError(message)
+            raise IndexError("heads cannot be chosen: this map has no head axis.")
         known = self.heads or ()
         some = None if heads is None else [position(head, known, "head") for head in heads]
         if self._rows is not None and number not in self._cache:
@@ -287,11 +284,10 @@ class LazyLayers(Explanation):
         # Layers may have different numbers of heads (pruned models); the map then counts the largest.
         fits = array.ndim == len(expected) and array.shape[-2:] == expected[-2:]
         if not fits or (self.heads is not None and not 1 <= len(array) <= len(self.heads)):
-            message = (
+            raise ValueError(
                 f"layer {number} of {self.method!r} has shape {array.shape}, but the labels "
                 f"[{', '.join(self.axis_names[1:])}] ask for {expected}."
             )
-            raise ValueError(message)
         require_finite(array, f"layer {number} of {self.method!r}")
         return read_only(array)
 
@@ -307,8 +303,9 @@ class LazyLayers(Explanation):
             stack = [self.layer(number) for number in self.layers]
             if len({layer.shape for layer in stack}) > 1:
                 counts = ", ".join(str(len(layer)) for layer in stack)
-                message = f"layers have different numbers of heads ({counts}); take each with .layer(number)."
-                raise ValueError(message)
+                raise ValueError(
+                    f"layers have different numbers of heads ({counts}); take each with .layer(number)."
+                )
             found = read_only(np.stack(stack))
             with self._lock:  # the layers become views of the stack: one copy in memory
                 self._set(_values=found, _cache=dict(zip(self.layers, found, strict=True)))
@@ -329,22 +326,18 @@ class LazyLayers(Explanation):
         """
         if layer is None:
             if len(self.layers) > 1:
-                message = f"layer is needed: this map has layers {spoken_range(self.layers)}."
-                raise ValueError(message)
+                raise ValueError(f"layer is needed: this map has layers {spoken_range(self.layers)}.")
             layer = self.layers[0]
         if self.heads is None:
             if isinstance(head, int):
-                message = f"head {head} is out of range: this map has no head axis."
-                raise IndexError(message)
+                raise IndexError(f"head {head} is out of range: this map has no head axis.")
             return self.layer(layer)
         if isinstance(head, str):
             return as_floats(self._over_heads(layer, head), self.dtype)
         if head is None and len(self.heads) > 1:
             heads = spoken_range(self.heads)
-            message = f"head is needed: this map has heads {heads}; a number, 'mean', 'max' or 'sum'."
-            raise ValueError(message)
-        matrix: Array = self.rows(layer, [self.heads[0] if head is None else head])[0]
-        return matrix
+            raise ValueError(f"head is needed: this map has heads {heads}; a number, 'mean', 'max' or 'sum'.")
+        return self.rows(layer, [self.heads[0] if head is None else head])[0]
 
     def to_attributions(
         self, how: Scheme = "column_mean", *, query: int | str | None = None, diagonal: bool = True
@@ -382,10 +375,9 @@ class LazyLayers(Explanation):
 
         if self.heads is not None and len(self.heads) > 1:
             heads = spoken_range(self.heads)
-            message = (
+            raise ValueError(
                 f"this map has heads {heads}: reduce them first, .mean('head'), or .select(head=...) one."
             )
-            raise ValueError(message)
         found = [vector.read(np.asarray(self.matrix(number), dtype=np.float64)) for number in self.layers]
         several = len(found) > 1
         return Attributions(

@@ -92,15 +92,15 @@ class ReadByUnits(LazyLayers):
         if unit not in self.query.units and unit not in self.key.units:
             offered = self.available_units()
             near = suggest(unit, offered)
-            message = f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
-            raise ValueError(message)
+            raise ValueError(
+                f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
+            )
         groups = self._groups(unit)
         if groups is None:
-            message = (
+            raise ValueError(
                 f"a map by {self.unit} cannot be read by {unit}: one {self.unit} lies in several {unit}s. "
                 f"It can be read by {listed(self.available_units())}; start from the method's own map."
             )
-            raise ValueError(message)
         weights = token_counts(self.query_unit)
         query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
         key = (
@@ -140,8 +140,9 @@ class ReadByUnits(LazyLayers):
         query_unit = new_unit(sides[0], self.query, self.unit, "query")
         key_unit = new_unit(sides[1], self.key, self.unit, "key")
         if query_unit.name != key_unit.name:
-            message = f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
-            raise ValueError(message)
+            raise ValueError(
+                f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
+            )
         query = _extended(self.query, query_unit)
         same = self.key is self.query and key_unit == query_unit
         key = query if same else _extended(self.key, key_unit)

@@ -66,16 +66,16 @@ class MixingMap(ReadByUnits):
         array = as_floats(values, common.get("dtype"))
         array = np.array(array[None] if array.ndim == len(("query", "key")) else array)
         if array.ndim not in (3, 4):
-            message = (
+            raise ValueError(
                 f"values has shape {array.shape}; taken are [layer, head, query, key], [layer, query, key] "
                 "and [query, key]."
             )
-            raise ValueError(message)
         require_finite(array, "values")
         numbers = tuple(range(len(array)) if layers is None else layers)
         if len(numbers) != len(array):
-            message = f"layers names {len(numbers)} layers, values has {len(array)} (shape {array.shape})."
-            raise ValueError(message)
+            raise ValueError(
+                f"layers names {len(numbers)} layers, values has {len(array)} (shape {array.shape})."
+            )
         if heads is None and array.ndim == len(("layer", "head", "query", "key")):
             heads = range(array.shape[1])
         found = dict(zip(numbers, array, strict=True))
@@ -218,8 +218,7 @@ class MixingMap(ReadByUnits):
         if head is None:
             return self._derive(self.layer, "", rows=self.rows, layers=layers, keep=False)
         if self.heads is None:
-            message = "head cannot be selected: this map has no head axis."
-            raise IndexError(message)
+            raise IndexError("head cannot be selected: this map has no head axis.")
         heads = pick(head, self.heads, "head")
         all_heads = self.heads
 
@@ -259,15 +258,13 @@ class MixingMap(ReadByUnits):
         if axis in ("query", "key"):
             return self._vectors(reduced(self, "query" if axis == "query" else "key", how, diagonal=diagonal))
         if not diagonal:
-            message = f"diagonal=False is for 'query' and 'key', not {axis!r}."
-            raise ValueError(message)
+            raise ValueError(f"diagonal=False is for 'query' and 'key', not {axis!r}.")
         name = reduction_name(how)
         step = f"{name} over {axis}s"
         stochastic = self.known("stochastic") if how == "mean" else None
         if axis == "head":
             if self.heads is None:
-                message = "this map has no head axis to reduce."
-                raise ValueError(message)
+                raise ValueError("this map has no head axis to reduce.")
             return self._derive(
                 lambda number: self._same_matrix(self._over_heads(number, how), name),
                 step,
@@ -279,8 +276,7 @@ class MixingMap(ReadByUnits):
             )
         if axis != "layer":
             near = suggest(str(axis), ("head", "layer", "query", "key"))
-            message = f"axis {axis!r} is not 'head', 'layer', 'query' or 'key'.{near}"
-            raise ValueError(message)
+            raise ValueError(f"axis {axis!r} is not 'head', 'layer', 'query' or 'key'.{near}")
         return self._derive(
             lambda _: reduce_first(self.values, how),
             f"{step} {spoken_range(self.layers)}",
@@ -293,10 +289,9 @@ class MixingMap(ReadByUnits):
     def _same_matrix(self, array: Any, name: str) -> Any:
         if np.shape(array) != self.shape[-2:]:
             expected = self.shape[-2:]
-            message = (
+            raise ValueError(
                 f"the head reduction {name} returned shape {np.shape(array)}, not [query, key] {expected}."
             )
-            raise ValueError(message)
         return array
 
     def mean(self, axis: Literal["head", "layer"] = "head") -> MixingMap:

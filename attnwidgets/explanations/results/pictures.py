@@ -70,8 +70,7 @@ def plot(
             **style,
         )
     if not isinstance(explanation, MixingMap):
-        message = f"there is no figure for {type(explanation).__name__}."
-        raise TypeError(message)
+        raise TypeError(f"there is no figure for {type(explanation).__name__}.")
     if layer is None and (explanation.heads is None or len(explanation.layers) == 1):
         layer = explanation.layers[-1]
     if head is None and explanation.heads is not None and len(explanation.heads) == 1:
@@ -86,8 +85,7 @@ def plot(
     if query is not None:
         labels = explanation.query_labels
         if not -len(labels) <= query < len(labels):
-            message = f"query {query} is out of range: there are queries 0 to {len(labels) - 1}."
-            raise IndexError(message)
+            raise IndexError(f"query {query} is out of range: there are queries 0 to {len(labels) - 1}.")
         return strip(matrix[[query]], explanation.key_labels, names=(labels[query],), title=named, **style)
     return heatmap(
         matrix,

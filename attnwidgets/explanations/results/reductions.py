@@ -32,6 +32,5 @@ def reduction_name(how: Reduction) -> str:
         return str(getattr(how, "__name__", type(how).__name__))
     if how not in ("mean", "max", "sum"):
         near = suggest(str(how), ("mean", "max", "sum"))
-        message = f"reduction {how!r} is not 'mean', 'max', 'sum' or a function.{near}"
-        raise ValueError(message)
+        raise ValueError(f"reduction {how!r} is not 'mean', 'max', 'sum' or a function.{near}")
     return str(how)

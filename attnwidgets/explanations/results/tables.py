@@ -84,11 +84,10 @@ def pandas() -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        message = (
+        raise ImportError(
             "to_dataframe() needs pandas: pip install pandas. Without it, .to_rows() returns the same table "
             "as a list of dicts, and .to_csv(path) writes it."
-        )
-        raise ImportError(message) from error
+        ) from error
     return pd
 
 

@@ -104,8 +104,7 @@ def require_trace(trace: Any, function: str) -> None:
         )
     else:
         hint = "make one with aw.trace(model, tokenizer, text) or aw.from_attentions(attentions, tokens)"
-    message = f"trace is a {type(trace).__name__}, not a trace; {hint}."
-    raise TypeError(message)
+    raise TypeError(f"trace is a {type(trace).__name__}, not a trace; {hint}.")
 
 
 def resolve_stack(trace: TraceLike, stack: str | None) -> str:
@@ -118,10 +117,9 @@ def resolve_stack(trace: TraceLike, stack: str | None) -> str:
         return trace.default_stack
     if stack not in trace.stacks:
         names = ", ".join(repr(name) for name in trace.stacks)
-        message = (
+        raise ValueError(
             f"stack {stack!r} is not in this trace, which has {names}.{suggest(str(stack), trace.stacks)}"
         )
-        raise ValueError(message)
     return stack
 
 

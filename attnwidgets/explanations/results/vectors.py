@@ -59,11 +59,11 @@ def chosen(source: LazyLayers, how: Scheme, query: int | str | None, *, diagonal
         return row(source, query, diagonal=diagonal)
     if how not in REDUCED:
         taken = ("row", *REDUCED)
-        message = f"how {how!r} is not one of {', '.join(map(repr, taken))}.{suggest(str(how), taken)}"
-        raise ValueError(message)
+        raise ValueError(
+            f"how {how!r} is not one of {', '.join(map(repr, taken))}.{suggest(str(how), taken)}"
+        )
     if query is not None:
-        message = f"query={query!r} is for how='row'; {how!r} reads all of them."
-        raise ValueError(message)
+        raise ValueError(f"query={query!r} is for how='row'; {how!r} reads all of them.")
     return reduced(source, *REDUCED[how], diagonal=diagonal)
 
 
@@ -106,10 +106,9 @@ def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *
             return np.zeros(across.shape[1])
         found: NDArray[np.float64] = np.asarray(reduce_first(across, how), dtype=np.float64)
         if found.shape != across.shape[1:]:
-            message = (
+            raise ValueError(
                 f"the reduction {name} over {axis} returned shape {found.shape}, not {across.shape[1:]}."
             )
-            raise ValueError(message)
         return found
 
     spoken = {"query": "queries", "key": "keys"}[axis]
@@ -120,35 +119,31 @@ def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *
 def _without_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return [n - 1, n]: every column of [n, n] without its diagonal entry, in order."""
     n = len(matrix)
-    kept: NDArray[np.float64] = matrix.T[~np.eye(n, dtype=bool)].reshape(n, n - 1).T
-    return kept
+    return matrix.T[~np.eye(n, dtype=bool)].reshape(n, n - 1).T
 
 
 def _require_diagonal(source: LazyLayers) -> None:
     if source.query_labels != source.key_labels or source.stack == "cross":
-        message = (
+        raise ValueError(
             "diagonal=False needs a map of a stack that attends to itself; this one goes from "
             f"{len(source.query_labels)} queries to {len(source.key_labels)} keys of another sequence."
         )
-        raise ValueError(message)
 
 
 def _place(query: int | str | None, unit: Unit) -> int:
     """Return the number of the query that is meant: a number, "cls", "first", "last", or a label."""
     if query is None:
-        message = (
+        raise ValueError(
             "how='row' needs query=: a number, 'cls', 'first', 'last', or the label of one "
             f"({', '.join(repr(label) for label in unit.labels[:3])}, ...)."
         )
-        raise ValueError(message)
     if not isinstance(query, str):
         return position(query, range(len(unit)), "query")
     found = [place for place, label in enumerate(unit.labels) if label == query]
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
-        message = f"query {query!r} stands at {', '.join(map(str, found))}; name one by its number."
-        raise ValueError(message)
+        raise ValueError(f"query {query!r} stands at {', '.join(map(str, found))}; name one by its number.")
     if query in {"first", "last"}:
         return 0 if query == "first" else len(unit) - 1
     classes = [place for place, label in enumerate(unit.labels) if label in _CLASS_TOKENS]

@@ -87,8 +87,7 @@ def in_words(explanation: Any) -> str:
         return _attributions(explanation)
     if isinstance(explanation, MixingMap):
         return _map(explanation)
-    message = f"a {type(explanation).__name__} is not put in words; Attributions and MixingMaps are."
-    raise TypeError(message)
+    raise TypeError(f"a {type(explanation).__name__} is not put in words; Attributions and MixingMaps are.")
 
 
 def _attributions(one: Attributions) -> str:

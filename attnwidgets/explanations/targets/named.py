@@ -109,11 +109,10 @@ def generated(trace: Trace) -> list[NamedTarget]:
     decoder = trace.inputs.get("decoder_input_ids")
     ids = trace.input_ids if decoder is None else decoder[0]
     if start is None or ids is None or logits.dim() == CLASSES:
-        message = (
+        raise ValueError(
             "generated() has nothing to name: this trace holds no generated tokens; "
             "aw.trace(..., max_new_tokens=...) lets a model that generates go on."
         )
-        raise ValueError(message)
     stack = "decoder" if decoder is not None else trace.default_stack
     count = len(trace.axes(stack)[0]) - start
     # Counted from the end: pictures and soundtracks may stand before the tokens.
@@ -131,8 +130,9 @@ def resolve_targets(
     if not isinstance(target, (list, tuple)):
         return (resolve_target(trace, target, method=method, name=name, logit=logit),)
     if not target:
-        message = f"{name} is an empty list; name one target or more, or leave it out for the prediction."
-        raise ValueError(message)
+        raise ValueError(
+            f"{name} is an empty list; name one target or more, or leave it out for the prediction."
+        )
     return tuple(resolve_target(trace, one, method=method, name=name, logit=logit) for one in target)
 
 
@@ -176,17 +176,15 @@ def resolve_target(
     elif callable(target):
         found = _of_request(trace, function(target), name, method, like)
     else:
-        message = (
+        raise TypeError(
             f"{name} is a {type(target).__name__}; name a class or a token by its string or number, use one "
             "of aw.targets (token, label, span, embedding_norm, embedding_dot), or a function of the outputs."
         )
-        raise TypeError(message)
     if logit and found.index is None:
-        message = (
+        raise ValueError(
             f"{name} {found.label!r} is not one logit, which is what {method} takes apart; name a class or a "
             "token. Relevance and gradients explain any number."
         )
-        raise ValueError(message)
     return found
 
 

@@ -55,13 +55,12 @@ def logits_of(trace: Trace, name: str, method: str) -> Tensor:
             "predicted; aw.trace(model, tokenizer, text) records one."
         )
     if trace.logits is None:
-        message = (
+        raise ValueError(
             f"{method} needs a {name}, and {trace.model_id or 'this model'} returns no logits: it has no "
             "head. Name a number of its last hidden state, as aw.targets.embedding_norm(position), "
             "aw.targets.embedding_dot(vector, position) or a function of the outputs, or load the model with "
             "a head (AutoModelForSequenceClassification, AutoModelForCausalLM, ...)."
         )
-        raise ValueError(message)
     return trace.logits
 
 
@@ -72,11 +71,10 @@ def predicted(trace: Trace, name: str, method: str) -> Target:
     if logits.dim() == CLASSES:
         return class_target(trace, int(logits.argmax()) if not best else best[0].id, name, method)
     if not best:
-        message = (
+        raise ValueError(
             f"{name} must be named: this model predicts a token at every position, and there is no mask "
             f"among them; {name}=aw.targets.token(token, position=...), positions 0 to {len(logits) - 1}."
         )
-        raise ValueError(message)
     return token_target(trace, best[0].id, None, name, method)
 
 
@@ -84,8 +82,7 @@ def class_target(trace: Trace, value: str | int, name: str, method: str) -> Targ
     """Return the logit of a class, by name or index."""
     logits = logits_of(trace, name, method)
     if logits.dim() != CLASSES:
-        message = f"{name}: this model predicts tokens, not classes; use aw.targets.token(...)."
-        raise ValueError(message)
+        raise ValueError(f"{name}: this model predicts tokens, not classes; use aw.targets.token(...).")
     labels = class_names(trace)
     if isinstance(value, str):
         folded = [known.casefold() for known in labels]
@@ -95,17 +92,16 @@ def class_target(trace: Trace, value: str | int, name: str, method: str) -> Targ
         if len(matches) != 1:
             listed = ", ".join(repr(known) for known in labels[:_SHOWN])
             more = "" if len(labels) <= _SHOWN else f", ... ({len(labels)} in all)"
-            message = f"{name} {value!r} is not a class; there is {listed}{more}.{suggest(value, labels)}"
-            raise ValueError(message)
+            raise ValueError(
+                f"{name} {value!r} is not a class; there is {listed}{more}.{suggest(value, labels)}"
+            )
         value = matches[0]
     if not 0 <= value < len(labels):
-        message = f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}."
-        raise IndexError(message)
+        raise IndexError(f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}.")
     index = value
 
     def score(outputs: Any) -> Tensor:
-        found: Tensor = outputs.logits[:, index]
-        return found
+        return outputs.logits[:, index]
 
     return Target(labels[index], "class", score, None, index)
 
@@ -124,13 +120,11 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     """Return the logit of a token, by string or id, in the row `position` or the usual one."""
     logits = logits_of(trace, name, method)
     if logits.dim() != TOKENS:
-        message = f"{name}: this model predicts classes, not tokens; use aw.targets.label(...)."
-        raise ValueError(message)
+        raise ValueError(f"{name}: this model predicts classes, not tokens; use aw.targets.label(...).")
     n_rows, n_words = logits.shape
     index = token_id(trace, value, name) if isinstance(value, str) else value
     if not 0 <= index < n_words:
-        message = f"{name} {index} is out of range: the token ids are 0 to {n_words - 1}."
-        raise IndexError(message)
+        raise IndexError(f"{name} {index} is out of range: the token ids are 0 to {n_words - 1}.")
     title = trace.predictions_title
     if position is None:
         row = _usual_row(trace, n_rows, name)
@@ -139,13 +133,11 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
         if row != _usual_row(trace, n_rows, None):
             title = f"token at {row}"
     else:
-        message = f"{name}: position {position} is out of range: the positions are 0 to {n_rows - 1}."
-        raise IndexError(message)
+        raise IndexError(f"{name}: position {position} is out of range: the positions are 0 to {n_rows - 1}.")
 
     def score(outputs: Any) -> Tensor:
         # A model may be asked for its last rows only, or pad: rows are counted from the start of the input.
-        found: Tensor = outputs.logits[:, row, index]
-        return found
+        return outputs.logits[:, row, index]
 
     note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) else ""
     return Target(spell(trace, index), title or f"token at {row}", score, row, index, note=note)
@@ -177,11 +169,10 @@ def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
         return int((ids == mask).nonzero()[0])
     if name is None:
         return -1
-    message = (
+    raise ValueError(
         f"{name}: which position? This model predicts a token at every one, and there is no mask among them; "
         "aw.targets.token(token, position=...)."
     )
-    raise ValueError(message)
 
 
 def tokenizer_of(trace: Trace) -> Any:
@@ -197,8 +188,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
 
     tokenizer = tokenizer_of(trace)
     if tokenizer is None:
-        message = f"{name} {text!r}: this trace has no tokenizer; name the token by its id."
-        raise ValueError(message)
+        raise ValueError(f"{name} {text!r}: this trace has no tokenizer; name the token by its id.")
     known = (
         tokenizer.convert_tokens_to_ids(text)
         if text in getattr(tokenizer, "all_special_tokens", ())
@@ -210,20 +200,17 @@ def token_id(trace: Trace, text: str, name: str) -> int:
     if len(ids) == 1 and ids[0] != getattr(tokenizer, "unk_token_id", None):
         return ids[0]
     if len(ids) == 1:
-        message = (
+        raise ValueError(
             f"{name} {text!r} is not in this model's vocabulary: its tokenizer reads it as "
             f"{tokenizer.unk_token!r}; name another token, or that one."
         )
-        raise ValueError(message)
     if not ids:
-        message = f"{name} {text!r} is no token at all; name one by its string or id."
-        raise ValueError(message)
+        raise ValueError(f"{name} {text!r} is no token at all; name one by its string or id.")
     pieces = " + ".join(repr(piece) for piece in display_tokens(tokenizer, ids))
-    message = (
+    raise ValueError(
         f"{name} {text!r} is {len(ids)} tokens for this model, {pieces}, and a target is one; name one of "
         f"them, as {name}={ids[0]}. Words inside a text often begin with a space."
     )
-    raise ValueError(message)
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
@@ -247,17 +234,17 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
     logits = logits_of(trace, name, method)
     generates = trace.predictions_title == "next token"
     if logits.dim() != TOKENS or not generates:
-        message = f"{name}: a span's probability is that of a language model that predicts the next token."
-        raise ValueError(message)
+        raise ValueError(
+            f"{name}: a span's probability is that of a language model that predicts the next token."
+        )
     ids = trace.inputs.get("decoder_input_ids")
     ids = trace.input_ids if ids is None else ids[0]
     count = 0 if ids is None else len(ids)
     if ids is None or not 1 <= start < stop <= count:
-        message = (
+        raise IndexError(
             f"{name}: span({start}, {stop}) is not in the text: a span starts at 1 or later (token 0 has "
             f"nothing before it), stops at {count} or earlier, and holds a token."
         )
-        raise IndexError(message)
     chosen = ids[start:stop].tolist()
 
     def score(outputs: Any) -> Tensor:
@@ -277,8 +264,7 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
     """Return the length of a last hidden state, or its dot product with `vector`, at a token or averaged."""
     n_tokens = len(trace.axes(_last_stack(trace))[0])
     if position is not None and not -n_tokens <= position < n_tokens:
-        message = f"{name}: position {position} is out of range: the tokens are 0 to {n_tokens - 1}."
-        raise IndexError(message)
+        raise IndexError(f"{name}: position {position} is out of range: the tokens are 0 to {n_tokens - 1}.")
     row = None if position is None else position % n_tokens
 
     def state(outputs: Any) -> Tensor:
@@ -295,8 +281,9 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
     def dot(outputs: Any) -> Tensor:
         found = state(outputs)
         if found.shape[-1] != len(direction):
-            message = f"{name}: the vector has {len(direction)} numbers, the states {found.shape[-1]}."
-            raise ValueError(message)
+            raise ValueError(
+                f"{name}: the vector has {len(direction)} numbers, the states {found.shape[-1]}."
+            )
         return found @ found.new_tensor(direction)
 
     return Target(f"dot product with {where}", "embedding", dot, hidden_states=True)
@@ -317,13 +304,13 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
         )
         if not isinstance(found, Tensor) or not found.is_floating_point():
             what = f"{found.dtype} numbers" if isinstance(found, Tensor) else f"a {type(found).__name__}"
-            message = f"{name} {label!r} returned {what}; {wanted}"
-            raise TypeError(message)
+            raise TypeError(f"{name} {label!r} returned {what}; {wanted}")
         main = main_output(outputs)
         count = found.numel() if main is None else len(main)
         if found.numel() != count:
-            message = f"{name} {label!r} returned {list(found.shape)} for a batch of {count}; {wanted}"
-            raise ValueError(message)
+            raise ValueError(
+                f"{name} {label!r} returned {list(found.shape)} for a batch of {count}; {wanted}"
+            )
         return found.reshape(count)
 
     return Target(label, "function", checked)
@@ -342,7 +329,5 @@ def last_hidden_state(outputs: Any) -> Tensor:
     for attribute in ("last_hidden_state", "decoder_hidden_states", "hidden_states"):
         found = getattr(outputs, attribute, None)
         if found is not None:
-            last: Tensor = found[-1] if isinstance(found, Sequence) else found
-            return last
-    message = "the model's outputs hold no hidden states; run it with output_hidden_states=True."
-    raise ValueError(message)
+            return found[-1] if isinstance(found, Sequence) else found
+    raise ValueError("the model's outputs hold no hidden states; run it with output_hidden_states=True.")

@@ -62,8 +62,9 @@ class TargetSet:
             ValueError: Where a list was given.
         """
         if self.several:
-            message = f"{method} explains one target at a time; call it for each of the {len(self.targets)}."
-            raise ValueError(message)
+            raise ValueError(
+                f"{method} explains one target at a time; call it for each of the {len(self.targets)}."
+            )
         return self
 
     def parts(self, size: int) -> Iterator[TargetSet]:
@@ -130,9 +131,8 @@ def asked(trace: Any, target: Any, foil: Any, method: str) -> TargetSet:
         foils = tuple(resolve_target(traced, foil, method=method, name="foil", like=one) for one in targets)
         for one, other in zip(targets, foils, strict=True):
             if one.index is not None and (one.index, one.position) == (other.index, other.position):
-                message = (
+                raise ValueError(
                     f"foil {other.label!r} is the target itself, so that every number would be zero; name "
                     "another one, or leave it out."
                 )
-                raise ValueError(message)
     return TargetSet(targets, foils, isinstance(target, (list, tuple)))

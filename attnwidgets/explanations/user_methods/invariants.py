@@ -70,11 +70,10 @@ def _resolved(name: str) -> Invariant:
     if name in INVARIANTS:
         return INVARIANTS[name]
     taken = ", ".join(map(repr, INVARIANTS))
-    message = (
+    raise ValueError(
         f"invariant {name!r} is not one of {taken}, nor 'equals:<method>'."
         f"{suggest(name, [*INVARIANTS, 'equals:rollout'])}"
     )
-    raise ValueError(message)
 
 
 def matrices(found: Explanation) -> Iterator[tuple[int | None, str, Array]]:
@@ -205,8 +204,7 @@ def differences(found: Explanation, other: Explanation) -> list[Difference]:
     if isinstance(found, MixingMap) and isinstance(other, MixingMap):
         missing = [number for number in found.layers if number not in other.layers]
         if missing or (found.heads is None) != (other.heads is None):
-            message = f"{_axes(found)} was returned, and {other.method} is {_axes(other)}"
-            raise ValueError(message)
+            raise ValueError(f"{_axes(found)} was returned, and {other.method} is {_axes(other)}")
         other = other.select(layer=found.layers)
     pairs = list(zip(matrices(found), matrices(other), strict=False))
     if (
@@ -214,8 +212,7 @@ def differences(found: Explanation, other: Explanation) -> list[Difference]:
         or found.shape != other.shape
         or any(a[2].shape != b[2].shape for a, b in pairs)
     ):
-        message = f"{_axes(found)} was returned, and {other.method} is {_axes(other)}"
-        raise ValueError(message)
+        raise ValueError(f"{_axes(found)} was returned, and {other.method} is {_axes(other)}")
     rows = []
     for (layer, place, own), (_, _, expected) in pairs:
         off = np.abs(own.astype(np.float64) - expected)

@@ -76,12 +76,10 @@ def register(
     taken = [word for word in inspect.signature(register).parameters if word != "unknown"]
     refuse_unknown("register", unknown, taken)
     if not isinstance(name, str) or not name:
-        message = f'name is {name!r}, not a string; write @aw.register("mine") above the function.'
-        raise TypeError(message)
+        raise TypeError(f'name is {name!r}, not a string; write @aw.register("mine") above the function.')
     known = methods()
     if name in known and not known[name].by_user:
-        message = f"name {name!r} is the package's own method; choose another name."
-        raise ValueError(message)
+        raise ValueError(f"name {name!r} is the package's own method; choose another name.")
     resolved = resolve_invariants((invariants,) if isinstance(invariants, str) else tuple(invariants))
     if beside:
         beside = known[beside].name
@@ -116,8 +114,7 @@ def check(name: str, trace: Any = None) -> CheckReport:
         put(own.entry)
         return report
     yours = ", ".join(repr(method.name) for method in methods() if method.by_user) or "none yet"
-    message = f"{name!r} is the package's own method; aw.check is for those of aw.register ({yours})."
-    raise ValueError(message)
+    raise ValueError(f"{name!r} is the package's own method; aw.check is for those of aw.register ({yours}).")
 
 
 class UserMethod:
@@ -190,8 +187,7 @@ class UserMethod:
             require_trace(trace, "check")
             refused = self.entry.refusal(trace)
             if refused:
-                message = f"trace cannot serve {self._name!r}, which {refused}."
-                raise ValueError(message)
+                raise ValueError(f"trace cannot serve {self._name!r}, which {refused}.")
         checking = self._checking()
         given = not self.entry.refusal(small_inputs()[0].trace())
         if given:
@@ -247,20 +243,17 @@ def announce(report: CheckReport) -> None:
 
 def _require_function(function: Any, name: str) -> None:
     if not callable(function):
-        message = f"@aw.register({name!r}) goes above a function, not a {type(function).__name__}."
-        raise TypeError(message)
+        raise TypeError(f"@aw.register({name!r}) goes above a function, not a {type(function).__name__}.")
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].kind is parameters[0].KEYWORD_ONLY:
-        message = f"the function of {name!r} takes nothing; its first argument is the trace."
-        raise TypeError(message)
+        raise TypeError(f"the function of {name!r} takes nothing; its first argument is the trace.")
     needed = [
         p.name
         for p in parameters[1:]
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     if needed:
-        message = (
+        raise TypeError(
             f"the function of {name!r} needs {', '.join(needed)} beside the trace; give a default, as in "
             f"def {name}(trace, {needed[0]}=...)."
         )
-        raise TypeError(message)

@@ -88,8 +88,7 @@ def _attentions(n: int, layers: int, heads: int) -> Iterator[NDArray[np.float64]
 
 
 def _shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = matrix / matrix.sum(-1, keepdims=True)
-    return found
+    return matrix / matrix.sum(-1, keepdims=True)
 
 
 def shrunk(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:

@@ -63,8 +63,7 @@ class FeatureStats(Explanation):
         **common: Any,
     ) -> None:
         if missing := [name for name in _ARRAYS if name not in arrays]:
-            message = f"arrays lacks {missing[0]!r}; statistics are made by aw.feature_stats."
-            raise ValueError(message)
+            raise ValueError(f"arrays lacks {missing[0]!r}; statistics are made by aw.feature_stats.")
         self._set_common(unit=unit, method=method, **common)
         kept = {name: np.asarray(array) for name, array in arrays.items()}
         self._set(

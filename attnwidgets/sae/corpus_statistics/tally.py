@@ -272,8 +272,7 @@ def _priority(identities: NDArray[np.uint64], features: NDArray[np.int64], seed:
     """Return a number from 0 to 1 for every token and feature, which a seed makes others of."""
     with np.errstate(over="ignore"):
         x = _mixed(identities + np.uint64(seed)) + features.astype(np.uint64) * np.uint64(_MULTIPLIERS[1])
-    shares: NDArray[np.float64] = (_mixed(x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return shares
+    return (_mixed(x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -136,8 +136,7 @@ class Steered:
             ):
                 moved = read(**self._inputs())
             self._kept["chosen"] = (moved.reshape(plain.shape).to(plain) != plain).any(-1)
-        found: Tensor = self._kept["chosen"]
-        return found
+        return self._kept["chosen"]
 
     @property
     def _device(self) -> torch.device:
@@ -209,8 +208,7 @@ class Steered:
         if "embedded" not in self._kept:
             self._kept["embedded"] = self._embedded_sentences(model)
         own = _pooled(model(**self._inputs()), self.trace.inputs.get("attention_mask"))
-        cosines: NDArray[Any] = (self._kept["embedded"] @ own[0]).float().cpu().numpy()
-        return cosines
+        return (self._kept["embedded"] @ own[0]).float().cpu().numpy()
 
     def _embedded_sentences(self, model: Any) -> Tensor:
         found = []

@@ -116,8 +116,7 @@ class Block:
         """What the heads mix [head, query, head dim]."""
         if "_mixed" not in vars(self):
             self.weights()
-        found: Tensor = vars(self)["_mixed"]
-        return found
+        return vars(self)["_mixed"]
 
     def head_values(self) -> Tensor:
         """Return the values [head, key, head dim], once for every query head that reads them."""

@@ -140,5 +140,4 @@ def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
     made = torch.func.functional_call(twin_of(step), wider, (x[None],)) if wider else step(x[None])
     if isinstance(made, tuple):
         made = made[0]
-    states: Tensor = made.reshape(len(x), -1)
-    return states
+    return made.reshape(len(x), -1)

@@ -143,8 +143,7 @@ class Head:
             return list(range(count))
         place = {"first": 0, "last": count - 1}.get(self.layout.reads, position)
         if place is None:
-            message = "position is needed: this head has logits of its own for every token."
-            raise ValueError(message)
+            raise ValueError("position is needed: this head has logits of its own for every token.")
         return [place]
 
     def recomputed(self, position: int | None) -> Tensor:

@@ -199,8 +199,7 @@ def _held(function: Function) -> Function:
     parameters = {name: parameter.detach() for name, parameter in function.named_parameters()}
 
     def held(x: Tensor) -> Tensor:
-        made: Tensor = torch.func.functional_call(function, parameters, (x,))
-        return made
+        return torch.func.functional_call(function, parameters, (x,))
 
     return held
 

@@ -37,8 +37,7 @@ def traced_model(trace: Trace, purpose: str) -> nn.Module:
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"
         )
-    model: nn.Module = unwrap(trace.model)
-    return model
+    return unwrap(trace.model)
 
 
 def require_gradients(model: nn.Module, purpose: str) -> None:

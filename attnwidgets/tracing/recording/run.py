@@ -139,8 +139,9 @@ def trace(
 def _require_text(text: Any) -> None:
     """Raise a TypeError for what is neither text nor ids."""
     if text is not None and not isinstance(text, (str, Sequence)) and not _is_ids(text):
-        message = f"text must be a string, a list of them, or token ids, not a {type(text).__name__}; {MEDIA}"
-        raise TypeError(message)
+        raise TypeError(
+            f"text must be a string, a list of them, or token ids, not a {type(text).__name__}; {MEDIA}"
+        )
 
 
 def _require_count(new: Any) -> None:

@@ -34,8 +34,7 @@ _TABLES = frozenset(name for name, value in vars(nn.Module()).items() if isinsta
 
 def origin(module: nn.Module) -> nn.Module:
     """Return the user's own module that a twin stands for; a module that is no twin is its own."""
-    found: nn.Module = vars(module).get(_ORIGIN, module)
-    return found
+    return vars(module).get(_ORIGIN, module)
 
 
 def twin_of(model: nn.Module) -> nn.Module:

@@ -42,8 +42,7 @@ class StandaloneView(View):
         for name in unknown:
             known = (*self._KEYWORDS, "title", "layout")
             near = suggest(name, known)
-            message = f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}."
-            raise TypeError(message)
+            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
         self._explanations, self._menu, self._askable = (), (), {}
         self._asked_for = False
         self._keys = frozenset()

@@ -21,8 +21,7 @@ _SPACE_SIGNS = str.maketrans("", "", "▁Ġ␣⏎↵⇥Ċ")
 
 def elements(explanation: Any) -> Unit:
     """Return what is compared: the sources of attributions, the keys of a map."""
-    unit: Unit = explanation.source_unit if is_attributions(explanation) else explanation.key_unit
-    return unit
+    return explanation.source_unit if is_attributions(explanation) else explanation.key_unit
 
 
 def are_alike(explanations: Sequence[Any]) -> bool:

@@ -100,5 +100,4 @@ def _through_block(graph: ContributionGraph, number: int, attention: Float) -> F
     after: Float = attention.sum(axis=0) + np.diag(residual)
     if not graph.parallel:
         return after  # the feed-forward layer reads only this, token by token
-    beside: Float = np.diag(mlp) + mlp_residual[:, None] * after
-    return beside
+    return np.diag(mlp) + mlp_residual[:, None] * after

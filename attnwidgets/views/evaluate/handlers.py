@@ -176,8 +176,7 @@ class Removals:
         held: list[Source] = self._view.store.sources()
         found = next((source for source in held if source.id == name), None)
         if found is None:
-            message = f"this view shows no {name!r}; run the cell again."
-            raise LookupError(message)
+            raise LookupError(f"this view shows no {name!r}; run the cell again.")
         return found
 
     def _removal(self, source: Source, target: int | None, operator: str | None) -> Removal:
@@ -274,8 +273,7 @@ def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray
         matrix = source.matrix(layer, head)
     rows = np.asarray(matrix, dtype=np.float64)
     if row >= len(rows):
-        message = f"row {row} is out of range: the rows are 0 to {len(rows) - 1}."
-        raise IndexError(message)
+        raise IndexError(f"row {row} is out of range: the rows are 0 to {len(rows) - 1}.")
     if row >= 0 or source.of_targets:
         return np.asarray(rows[max(0, row)])
     return np.asarray(rows.mean(axis=0))

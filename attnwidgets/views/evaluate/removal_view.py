@@ -67,22 +67,21 @@ class RemovalView(View):
         from attnwidgets.explanations.targets.named import resolve_target
 
         if not is_trace(trace):
-            message = (
+            raise TypeError(
                 f"RemovalView() takes a trace and what explains it, not {type(trace).__name__}: "
                 "aw.RemovalView(trace, attributions)."
             )
-            raise TypeError(message)
         if draws < 1:
-            message = f"draws must be at least 1, not {draws}."
-            raise ValueError(message)
+            raise ValueError(f"draws must be at least 1, not {draws}.")
         read = resolve_target(trace, target, method="RemovalView")
         shown = trace
         if explanation is not None:
             name = result_name(explanation)
             shown = source_of(explanation, 1, name, target)(0, trace)
             if not is_explanation(shown):
-                message = f"RemovalView(): {name!r} gave a {type(shown).__name__}, not Attributions or a map."
-                raise TypeError(message)
+                raise TypeError(
+                    f"RemovalView(): {name!r} gave a {type(shown).__name__}, not Attributions or a map."
+                )
             options["methods"] = [shown.method]
         stack = trace.default_stack if explanation is None else stack_of(shown, trace)
         self._given = explanation is not None

@@ -45,16 +45,14 @@ class ScorecardView(StandaloneView):
     def __init__(self, shown: Any, *, metric: str | None = None, **options: Any) -> None:
         given = shown if isinstance(shown, Mapping) else {"": shown}
         if not given or not all(_is_scorecard(card) for card in given.values()):
-            message = (
+            raise TypeError(
                 f"ScorecardView() shows a Scorecard or what aw.evaluate.compare returned, not "
                 f"{type(shown).__name__}."
             )
-            raise TypeError(message)
         self._cards: dict[str, Scorecard] = {str(name): card for name, card in given.items()}
         known = [name for card in self._cards.values() for name in card.metrics]
         if metric is not None and metric not in known:
-            message = f"metric={metric!r} is not one of {', '.join(known)}.{suggest(metric, known)}"
-            raise ValueError(message)
+            raise ValueError(f"metric={metric!r} is not one of {', '.join(known)}.{suggest(metric, known)}")
         self._metric = known[0] if metric is None else metric
         if len(self._cards) == 1:
             options.setdefault("title", next(iter(self._cards.values())).title.replace("_", " "))

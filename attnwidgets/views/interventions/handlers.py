@@ -218,8 +218,7 @@ class Intervening(View):
         at = getattr(cell, side)
         if unit is None or not 0 <= at < len(unit):
             return None
-        first: int = unit.spans[at][0]
-        return first
+        return unit.spans[at][0]
 
 
 def _row_of(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,8 +226,7 @@ def _row_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _largest(values: torch.Tensor) -> list[int]:
-    order: list[int] = values.argsort(descending=True, stable=True)[:_MOST].tolist()
-    return order
+    return values.argsort(descending=True, stable=True)[:_MOST].tolist()
 
 
 def _finite(value: float) -> float | None:

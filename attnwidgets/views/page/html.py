@@ -89,10 +89,9 @@ def to_html(
     choice = Choice.of(shown, heads, layers)
     target = Path(path)
     if not target.parent.is_dir():
-        message = (
+        raise FileNotFoundError(
             f"path {str(path)!r} lies in a folder that does not exist; make {str(target.parent)!r} first."
         )
-        raise FileNotFoundError(message)
     for view in shown:
         view.complete(choice.layers)
     write_bytes(target, _page(shown, title, headings, budget, choice).encode())

@@ -37,11 +37,10 @@ def beside(shown: Sequence[Attributions], title: str = "") -> Attributions:
     first = shown[0]
     for other in shown[1:]:
         if other.unit != first.unit or other.labels != first.labels:
-            message = (
+            raise ValueError(
                 f"attributions can be laid beside each other over the same elements; {other.title!r} has "
                 f"{len(other.labels)} {other.unit}s and {first.title!r} {len(first.labels)} {first.unit}s."
             )
-            raise ValueError(message)
     one_method = len({item.method for item in shown}) == 1
     labels = [
         label if one_method else f"{item.provenance.get('title') or item.method}: {label}"

@@ -156,8 +156,7 @@ class Reader:
         whole = self._whole
         if whole is None or getattr(whole, "reach", None) is None:
             return None
-        found: NDArray[np.bool_] = whole.to(self.unit).beyond()
-        return found
+        return whole.to(self.unit).beyond()
 
     def matrix(self, layer: int, head: int | str) -> NDArray[np.float32]:
         """Return [query, key] of one layer and one head or reduction.
