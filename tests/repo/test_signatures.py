@@ -1,0 +1,57 @@
+"""What Shift-Tab shows of every public name: all parameters, each with a line that says what it is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+import attnwidgets as aw
+
+from .public import classes, functions, public
+
+# Forwards a method's own options, and says which method has them.
+FORWARDS = {"explain"}
+MOST = 105
+
+
+def parameters(item) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(item).parameters.values())
+    except ValueError:  # an exception or a tuple of Python's own making
+        return []
+
+
+def documented(item) -> set[str]:
+    """The names that stand as entries under "Args:"."""
+    said = inspect.getdoc(item) or ""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", said, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^    (?! )(\*{0,2}\w+)(?: \(.*?\))?:", section[1], re.MULTILINE) if section else []
+    return {name.lstrip("*") for name in entries}
+
+
+def test_the_top_level_stays_small():
+    assert len(aw.__all__) <= MOST, "new functions belong into a namespace: aw.evaluate, aw.statistics, ..."
+
+
+@pytest.mark.parametrize("name", [*functions(), *classes()])
+def test_no_option_hides_in_a_variadic_keyword(name):
+    kinds = {parameter.kind for parameter in parameters(public()[name])}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds or name in FORWARDS
+
+
+@pytest.mark.parametrize("name", [*functions(), *classes()])
+def test_every_parameter_is_documented(name):
+    item = public()[name]
+    assert inspect.getdoc(item)
+    if inspect.isclass(item) and not item.__module__.startswith("attnwidgets.views"):
+        return  # results: made by functions, which document what they make
+    assert {parameter.name for parameter in parameters(item)} - documented(item) == set()
+
+
+@pytest.mark.parametrize("name", [*functions(), *classes()])
+def test_a_summary_is_one_line_of_content(name):
+    first = (inspect.getdoc(public()[name]) or "").split("\n")[0]
+    assert first.endswith((".", "?"))
+    assert "see the class" not in first
