@@ -312,7 +312,7 @@ def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_p
         steered = made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
         with pytest.raises(made.StopError):
             aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
-        with pytest.raises(ValueError, match=r"has hooks \(.*Tap\._after.*which workers do not see: use"):
+        with pytest.raises(ValueError, match=r"has hooks \(.*Hook\._after.*which workers do not see: use"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
     with pytest.raises(ValueError, match=r"is of another model.s weights \(or other hooks.*; remove it"):
         aw.feature_stats(sae, *bert, TEXTS, **options)
