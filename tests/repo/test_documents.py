@@ -82,12 +82,10 @@ def test_the_quickstart_is_short(root):
     assert 5 <= sum(cell["cell_type"] == "code" for cell in notebook["cells"]) <= 8
 
 
-@pytest.mark.slow
 def test_the_quickstart_says_nothing_on_stderr(executed):
     assert notebooks.complaints(executed) == []
 
 
-@pytest.mark.slow
 def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     from pathlib import Path
 
@@ -96,7 +94,6 @@ def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     assert "electroencephalographer" in page.read_text()
 
 
-@pytest.mark.slow
 def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     text = notebooks.printed(executed)
     # Head 0.2 looks at the token before; the prose says so, and that [CLS] draws over half from layer 1 to 4.
