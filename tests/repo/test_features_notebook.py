@@ -9,7 +9,6 @@ import pytest
 
 from tests.repo import notebooks
 
-
 # It trains a sparse autoencoder of a real model: a minute and a half.
 pytestmark = pytest.mark.extended
 
