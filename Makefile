@@ -30,7 +30,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	bundle watch bench format clean
+	bundle watch reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -204,6 +204,9 @@ build: $(STAMP)/dev
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
 	@$(PY) benchmarks/bench_bertviz.py
+
+reference: $(STAMP)/dev
+	@$(PY) docs/make_reference.py
 
 clean:
 	@rm -rf $(VENV) $(OUT) build dist js/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

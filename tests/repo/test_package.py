@@ -50,6 +50,11 @@ def test_help_shows_every_public_name_under_one_question():
     assert all(f"\n{heading}\n" in aw.__doc__ for heading in groups())
 
 
+def test_namespaces_are_there_from_the_start():
+    for name in ("targets", "evaluate", "statistics", "compat"):
+        assert imported_by(f"import attnwidgets; attnwidgets.{name}") >= {"attnwidgets"}
+
+
 def test_a_misspelt_public_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="rollot"):
         aw.rollot  # noqa: B018 - looking it up is the test
