@@ -42,7 +42,14 @@ def test_the_architectures_folders_are_those_there_are(root):
     assert [str(name) for name in packages if name.parts and f"`{name.name}/`" not in page] == []
     contributing = (root / "CONTRIBUTING.md").read_text()
     neighbours = re.findall(r"`([\w/]+\.(?:py|ts))`", page + contributing)
-    files = {path.as_posix() for path in [*root.glob("attnwidgets/**/*.py"), *root.glob("js/src/**/*.ts")]}
+    files = {
+        path.as_posix()
+        for path in [
+            *root.glob("attnwidgets/**/*.py"),
+            *root.glob("tests/**/*.py"),
+            *root.glob("js/src/**/*.ts"),
+        ]
+    }
     assert [name for name in neighbours if not any(path.endswith(f"/{name}") for path in files)] == []
 
 
