@@ -29,6 +29,16 @@ def test_links_inside_the_repository_lead_somewhere(root, name):
     assert not missing
 
 
+@pytest.mark.parametrize("name", ["tracing", "mixing", "heads", "own_methods"])
+def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / f"{name}.md").read_text(), re.DOTALL)
+    assert blocks
+    world = {"aw": aw}
+    for block in blocks:
+        exec(compile(block, f"{name}.md", "exec"), world)
+
+
 def test_the_reference_is_what_the_docstrings_say(root):
     page = runpy.run_path(str(root / "docs" / "make_reference.py"))["page"]()
     assert (root / "docs" / "reference.md").read_text() == page, "make reference writes it anew"
