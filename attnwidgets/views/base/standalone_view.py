@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
-from attnwidgets._errors import suggest
+from attnwidgets.views.base.options import TitleOptions
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.view import PLAIN_OPTIONS, View
 from attnwidgets.views.wire.eager import Pack
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.sources import Source
@@ -29,27 +30,21 @@ class StandaloneView(View):
     What it shows travels with its options, so that it needs no kernel. A subclass says what that is
     (`_own_options`), as a table (`_table`) and as a figure (`_figure`).
 
-    Args:
-        title: Heading.
-        layout: ipywidgets Layout of the output.
-        **unknown: Nothing else is taken.
-
     Raises:
         TypeError: An unknown keyword.
     """
 
-    def __init__(self, *, title: str = "", layout: Any = None, **unknown: Any) -> None:
-        for name in unknown:
-            known = (*self._KEYWORDS, "title", "layout")
-            near = suggest(name, known)
-            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
+    _OPTIONS: ClassVar[type[TitleOptions]] = TitleOptions
+
+    def __init__(self, **options: Unpack[TitleOptions]) -> None:
+        given = self._with_defaults(options)
         self._explanations, self._menu, self._askable = (), (), {}
         self._asked_for = False
         self._keys = frozenset()
         self._holder = self._trace_id = uuid4().hex
         self._wanted = {}
-        self._options = PLAIN_OPTIONS | {"title": str(title)} | self._own_options()
-        self._begin(layout, self._connect(fixed=False))
+        self._options = PLAIN_OPTIONS | {"title": str(given["title"])} | self._own_options()
+        self._begin(given["layout"], self._connect(fixed=False))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         del fixed

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import base64
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import anywidget
 from traitlets import Bytes, Dict, Unicode
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import refuse_unknown
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.views.base.accepts import RECORDED, askable, check_units, is_trace, offered
 from attnwidgets.views.base.csv_export import part_of_csv
-from attnwidgets.views.base.filters import KEYWORDS, checked_filters
+from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
+from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
 from attnwidgets.views.text.target_rows import are_attributions, beside
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.sources import Source
@@ -62,21 +67,10 @@ class View(anywidget.AnyWidget):
     Args:
         shown: A MixingMap, Attributions or trace (then: its attention). A list of Attributions over the same
             elements is shown as rows on one scale, each named by its target.
-        marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
-        index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
-        title: Heading.
-        methods: What an Explorer offers; empty: everything there is.
-        units: Units offered ("token", "word", ...); empty: all.
-        layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
-        layout: ipywidgets Layout of the output.
-        hide_special: Leave special tokens out of maps and strips; "renormalise": and divide the rest of
-            every row by its sum, where rows are shares. What is left out is never drawn as a zero.
-        keep_mass: Show the largest values of every row, up to this share of its mass.
-        threshold: Show no value smaller than this.
-        scale: Colours by "linear", "sqrt" or "log"; None: "sqrt" in matrices, "linear" in texts.
-        color_range: "map": each map's own range; "all": one for all layers and heads.
-        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed values;
-            where it does not fit, the view's own.
+        marks: Outlined cells `(query, key)`, or outlined elements, counted in the displayed unit.
+        methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
+            method.
+        **options: The options in `_OPTIONS`.
 
     Raises:
         TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
@@ -84,13 +78,12 @@ class View(anywidget.AnyWidget):
     """
 
     _VIEW: ClassVar[str] = ""
+    _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, see `options`
     _MANY_METHODS: ClassVar[bool] = False
     _WITH_LAYERS: ClassVar[bool] = False
     _MARKS: ClassVar[str] = ""
-    _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
     PARTS: tuple[str, ...] = ()
 
     _esm = Unicode().tag(sync=True)
@@ -105,26 +98,13 @@ class View(anywidget.AnyWidget):
         shown: Any,
         *,
         marks: Sequence[Any] = (),
-        index_base: int = 0,
-        title: str = "",
         methods: Sequence[str] = (),
-        units: Sequence[str] = (),
-        layer: int | None = None,
-        head: int | str | None = None,
-        unit: str | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        **options: Unpack[FilterOptions],
     ) -> None:
-        taken = self._FILTERS if isinstance(self._FILTERS, tuple) else KEYWORDS if self._FILTERS else ()
-        filters = {name: unknown.pop(name) for name in taken if name in unknown}
-        for name in unknown:
-            common = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
-            known = (*self._KEYWORDS, *common, *taken)
-            near = suggest(name, known)
-            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
-        if index_base not in {0, 1}:
-            raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
-        methods, units = _names("methods", methods), _names("units", units)
+        given = self._with_defaults(options)
+        if given["index_base"] not in {0, 1}:
+            raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
+        methods, units = _names("methods", methods), _names("units", given["units"])
         if are_attributions(shown):
             shown = beside(shown)
         explanations, menu = offered(
@@ -140,16 +120,30 @@ class View(anywidget.AnyWidget):
         self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
         self._options: dict[str, Any] = PLAIN_OPTIONS | {
-            "indexBase": index_base,
-            "title": str(title),
+            "indexBase": given["index_base"],
+            "title": str(given["title"]),
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
-            "filters": checked_filters(self._VIEW, **filters),
+            "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
-        self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
-        self._begin(layout, self._connect(fixed=not self._MANY_METHODS and main is shown))
+        self._wanted: dict[str, Any] = {name: given[name] for name in ("layer", "head", "unit")}
+        self._begin(given["layout"], self._connect(fixed=not self._MANY_METHODS and main is shown))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        bases = [base for base in cls.__mro__[1:] if issubclass(base, View)]
+        inherited = not any("__init__" in vars(base) for base in (cls, *bases[:-1]))
+        offered = {"marks": cls._MARKS, "methods": cls._MANY_METHODS} if inherited else {}
+        write_out(cls, cls._OPTIONS, bases, [name for name, is_offered in offered.items() if not is_offered])
+
+    @classmethod
+    def _with_defaults(cls, options: FilterOptions | TitleOptions) -> dict[str, Any]:
+        """Return the options with the defaults of those not given; a TypeError for what this view lacks."""
+        unknown = [name for name in options if name not in cls._OPTIONS.__annotations__]
+        refuse_unknown(cls._VIEW, unknown, signature(cls).parameters)
+        return {**DEFAULTS, **options}
 
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
         """Open the widget, with the store and the selection of `_connect`."""
@@ -436,12 +430,24 @@ class View(anywidget.AnyWidget):
 
 
 def link(first: View, *others: View) -> None:
-    """Let views of different traces share one selection: the first one's.
+    """Let views of different traces share one selection, the first view's.
 
-    Layers, heads and positions that a view does not have are shown at the nearest it has.
+    Where a view lacks the selected layer, head or position, it shows the nearest one it has.
+
+    Args:
+        first: View whose selection is shared.
+        others: Views that follow it.
 
     Raises:
-        TypeError: Something is not a view.
+        TypeError: An argument is not a view.
+
+    Example:
+        >>> cat, dog = (aw.trace(*aw.demo_model("encoder"), f"The {name} sat.") for name in ("cat", "dog"))
+        >>> views = [aw.Heatmap(cat), aw.Heatmap(dog)]
+        >>> aw.link(*views)
+        >>> views[0].selection.layer = 3
+        >>> views[1].selection.layer
+        3
     """
     for view in (first, *others):
         if not isinstance(view, View):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
 from attnwidgets.views.compare.items import items_of
@@ -13,6 +14,8 @@ from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from typing_extensions import Unpack
 
 _MANY_QUERIES = 64
 """Up to so many queries a page holds the row of each, at the layer it opens with."""
@@ -37,14 +40,13 @@ class CompareView(View):
     Args:
         shown: Explanations: MixingMaps and Attributions of one text, as a list or a mapping from names; or a
             trace, or several, with `methods`.
-        methods: For traces: names in `aw.methods()`, pairs (name, options), functions of a trace; by default
-            attention and rollout.
-        layers: A strip for each of these layers of every map; None: the selected layer.
-        heads: A strip for each of these heads of every map; None: their mean.
-        names: What the strips are called; by default their titles.
-        how: "row", or a scheme of `MixingMap.to_attributions`.
-        query: The query whose row is read, as in `to_attributions`; None: the pinned one.
-        **options: See `View`.
+        methods: For traces: names in `aw.methods()`, pairs (name, options) or functions of a trace; by
+            default attention and rollout.
+        layers: One strip for each of these layers of every map; None: the selected layer.
+        heads: One strip for each of these heads of every map; None: their mean.
+        names: Names of the strips; by default their titles.
+        how: How a map is read as one vector: "row", or a scheme of `MixingMap.to_attributions`.
+        query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
 
     Raises:
         TypeError: Something is neither an explanation nor a trace.
@@ -54,7 +56,7 @@ class CompareView(View):
     """
 
     _VIEW = "CompareView"
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     PARTS = ("compare", "filters")
 
     def __init__(
@@ -67,7 +69,7 @@ class CompareView(View):
         names: Sequence[str] | None = None,
         how: str = "row",
         query: int | str | None = None,
-        **options: Any,
+        **options: Unpack[FilterOptions],
     ) -> None:
         items = items_of(shown, methods=methods, layers=layers, heads=heads, names=names)
         self._compared = Compared(items, how, query)
@@ -176,11 +178,32 @@ class CompareView(View):
         return [name for name in offered if not self._options["units"] or name in self._options["units"]]
 
 
-def compare(shown: Any, **options: Any) -> CompareView:
-    """Return a CompareView: one text under several methods, layers, heads or models, and how they agree.
+def compare(
+    shown: Any,
+    *,
+    methods: Any = (),
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    how: str = "row",
+    query: int | str | None = None,
+    **options: Unpack[FilterOptions],
+) -> CompareView:
+    """Return a view (`CompareView`) that compares explanations of one text; it computes no scores.
 
-    Args:
-        shown: A trace, or explanations; see `CompareView`.
-        **options: methods, layers, heads, names, how, query and those of `View`.
+    `aw.evaluate.compare` scores methods against each other, over many texts.
+
+    Raises:
+        TypeError, ValueError, IndexError: As `CompareView`.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.compare(trace, methods=["attention", "rollout", "value_zeroing"]).names
+        ('attention', 'rollout', 'value zeroing')
     """
-    return CompareView(shown, **options)
+    return CompareView(
+        shown, methods=methods, layers=layers, heads=heads, names=names, how=how, query=query, **options
+    )
+
+
+write_out(compare, FilterOptions, [CompareView])

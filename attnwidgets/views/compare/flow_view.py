@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.flow_steps import flow_steps
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import ViewOptions
 
 
 class FlowView(View):
@@ -24,7 +29,6 @@ class FlowView(View):
             No map that is cumulative already, such as rollout's: give the one that it is of.
         residual_weight: Share of the residual connection that is mixed in, as in `aw.rollout`; None: 0.5
             for attention, nothing for measures that hold it already (value zeroing, norms, ALTI).
-        **options: See `View`.
 
     Raises:
         ValueError: The map is cumulative, signed, of two sequences, or its layers have gaps.
@@ -33,5 +37,7 @@ class FlowView(View):
     _VIEW = "FlowView"
     PARTS = ("flow",)
 
-    def __init__(self, shown: Any, *, residual_weight: float | None = None, **options: Any) -> None:
+    def __init__(
+        self, shown: Any, *, residual_weight: float | None = None, **options: Unpack[ViewOptions]
+    ) -> None:
         super().__init__(flow_steps(shown, residual_weight), **options)

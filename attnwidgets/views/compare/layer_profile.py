@@ -9,6 +9,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
 from attnwidgets.views.compare.items import layered_items
@@ -16,6 +17,8 @@ from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from typing_extensions import Unpack
 
 MOST = 12
 """So many lines a picture takes."""
@@ -36,13 +39,12 @@ class LayerProfile(View):
     Args:
         shown: Explanations with several layers: MixingMaps (heads are averaged), Attributions that say
             something of every layer (`.map`: their target's row); or a trace, or several, with `methods`.
-        methods: For traces: names in `aw.methods()`, pairs (name, options), functions of a trace; by default
-            attention and rollout.
-        names: What the lines are called; by default their titles.
+        methods: For traces: names in `aw.methods()`, pairs (name, options) or functions of a trace; by
+            default attention and rollout.
+        names: Names of the lines; by default their titles.
         cues: Sources whose values are added while no single one is pinned: numbers or labels, counted in the
             unit of the first explanation.
         query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
-        **options: See `View`.
 
     Raises:
         TypeError: Something is neither an explanation nor a trace.
@@ -52,7 +54,7 @@ class LayerProfile(View):
     """
 
     _VIEW = "LayerProfile"
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     PARTS = ("layers", "filters")
     _MARKS = "elements"
 
@@ -64,7 +66,7 @@ class LayerProfile(View):
         names: Sequence[str] | None = None,
         cues: Sequence[int | str] = (),
         query: int | str | None = None,
-        **options: Any,
+        **options: Unpack[FilterOptions],
     ) -> None:
         items = layered_items(shown, methods=methods, names=names)
         if len(items) > MOST:

@@ -9,7 +9,12 @@ from attnwidgets.views.base.view import View
 from attnwidgets.views.evaluate.handlers import Removals, stack_of, usual_operator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Unpack
+
     from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
 
@@ -26,7 +31,7 @@ class RemovalView(View):
     (`to_html`) holds what is shown; other operators need the notebook.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: A trace.
         explanation: What says which tokens matter: Attributions or a MixingMap of this trace, a name in
             `aw.methods()`, a pair (name, options) or a function of a trace. Without it, the method that
             linked views look at, or one of a menu. Of a map is read the row of the pinned query in the layer
@@ -36,9 +41,8 @@ class RemovalView(View):
         operator: How tokens are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
             `aw.evaluate.OPERATORS`. Scores by different ones do not compare, so that its name always stands
             beside the curve. By default the mask token where the tokenizer has one, else "delete".
-        draws: How many random orders are drawn.
-        seed: Of the draws.
-        **options: Everything else `View` takes, and `methods`, the menu.
+        draws: Number of random orders.
+        seed: Seed of the random orders.
 
     Raises:
         TypeError: What is given is no trace, or no explanation.
@@ -49,7 +53,6 @@ class RemovalView(View):
     _VIEW = "RemovalView"
     PARTS = ("removal",)
     _MANY_METHODS = True
-    _KEYWORDS = ("target", "operator", "draws", "seed")
 
     def __init__(
         self,
@@ -60,7 +63,8 @@ class RemovalView(View):
         operator: Operator | None = None,
         draws: int = 10,
         seed: int = 0,
-        **options: Any,
+        methods: Sequence[str] = (),
+        **options: Unpack[ViewOptions],
     ) -> None:
         from attnwidgets.evaluate.examples.explained_input import result_name, source_of
         from attnwidgets.evaluate.removals.removal import require_operator
@@ -82,7 +86,7 @@ class RemovalView(View):
                 raise TypeError(
                     f"RemovalView(): {name!r} gave a {type(shown).__name__}, not Attributions or a map."
                 )
-            options["methods"] = [shown.method]
+            methods = [shown.method]
         stack = trace.default_stack if explanation is None else stack_of(shown, trace)
         self._given = explanation is not None
         self._operator = usual_operator(trace, read, stack) if operator is None else operator
@@ -90,7 +94,7 @@ class RemovalView(View):
         self._removals = Removals(
             self, trace, None if target is None else read, draws=draws, seed=seed, held=True
         )
-        super().__init__(shown, **options)
+        super().__init__(shown, methods=methods, **options)
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         del fixed

@@ -16,8 +16,10 @@ from attnwidgets.views.base.standalone_view import StandaloneView
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.views.base.options import TitleOptions
 
 
 class ScorecardView(StandaloneView):
@@ -29,9 +31,8 @@ class ScorecardView(StandaloneView):
     Scores of one number (no curve) are drawn as points with their intervals.
 
     Args:
-        shown: A `Scorecard`; what `aw.evaluate.compare` returned; or a mapping from names to scorecards.
-        metric: The metric that it opens with.
-        **options: `title` and `layout`, see `View`.
+        shown: A `Scorecard`, the result of `aw.evaluate.compare`, or a mapping from names to scorecards.
+        metric: Metric that the view opens with; None: the first.
 
     Raises:
         TypeError: What is given holds no scores.
@@ -40,9 +41,8 @@ class ScorecardView(StandaloneView):
 
     _VIEW = "ScorecardView"
     PARTS = ("scorecard",)
-    _KEYWORDS = ("metric",)
 
-    def __init__(self, shown: Any, *, metric: str | None = None, **options: Any) -> None:
+    def __init__(self, shown: Any, *, metric: str | None = None, **options: Unpack[TitleOptions]) -> None:
         given = shown if isinstance(shown, Mapping) else {"": shown}
         if not given or not all(_is_scorecard(card) for card in given.values()):
             raise TypeError(

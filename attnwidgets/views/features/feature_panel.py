@@ -16,7 +16,8 @@ class FeaturePanel(FeatureView):
     number, from a list or from a linked view, is asked for when it is looked at. A name typed here is kept
     with the statistics.
 
-    `shown` is what `aw.feature_stats` returned. Arguments are those of `FeatureView`.
+    Args:
+        shown: The result of `aw.feature_stats`, or a list of them, one for each SAE.
     """
 
     _VIEW = "FeaturePanel"

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnwidgets.views.features.feature_view import FeatureView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import ViewOptions
 
 
 class FeatureStrip(FeatureView):
@@ -19,18 +23,25 @@ class FeatureStrip(FeatureView):
     feature follows below.
 
     Args:
-        shown: What `aw.sae_features` returned, or a list of it for several layers.
-        tabs: Features to begin with; by default the five with the largest activations in the text.
-        **options: Everything else `FeatureView` takes.
+        shown: The result of `aw.sae_features`, or a list of them for several layers.
+        tabs: Features shown as tabs at first; by default the five with the largest activations in the text.
     """
 
     _VIEW = "FeatureStrip"
-    KEYWORDS: ClassVar = (*FeatureView.KEYWORDS, "tabs")
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
 
-    def __init__(self, shown: Any, *, tabs: Sequence[int] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        tabs: Sequence[int] | None = None,
+        stats: Any = None,
+        feature: int | None = None,
+        page: Iterable[int] | None = None,
+        **options: Unpack[ViewOptions],
+    ) -> None:
         self._tabs = None if tabs is None else [int(number) for number in tabs]
-        super().__init__(shown, **options)
+        super().__init__(shown, stats=stats, feature=feature, page=page, **options)
 
     def _about_features(self) -> dict[str, Any]:
         look = self._features.saes[0]

@@ -14,8 +14,6 @@ class FeatureTable(FeatureView):
     most. Of activations on a text (with `stats=` also those columns) it lists the features that fire there,
     by what they are on the token that is pinned or under the pointer. Names are edited in place and kept with
     the statistics: `table.stats[0].save(path)`.
-
-    Arguments are those of `FeatureView`.
     """
 
     _VIEW = "FeatureTable"

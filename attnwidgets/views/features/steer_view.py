@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets.views.base.accepts import is_trace
 from attnwidgets.views.features.feature_view import FeatureView
@@ -11,6 +11,9 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
 LOW, HIGH = -2.0, 5.0
@@ -33,16 +36,18 @@ class SteerView(FeatureView):
     be cancelled. That behaviour changes convinces, and does not prove that the model uses the feature so.
 
     Args:
-        shown: What `aw.trace` returned; or a model, with `tokenizer` and `text`.
+        shown: A trace; or a model, with `tokenizer` and `text`.
         sae: Anything `aw.SAE.from_object` takes.
-        feature: Which is steered; without one, that which fires most in the text. It follows linked views.
-        tokenizer, text: Of a model that is not traced yet.
-        stats: What `aw.feature_stats` says of the SAE: its maxima, and names.
-        maximum: The activation that 1 means, instead of what statistics or SAE know.
-        positions, skip_special, site: See `aw.steer`.
+        feature: Feature that is steered; None: the one that fires most in the text. It follows linked views.
+        tokenizer: Tokenizer of a model given instead of a trace.
+        text: Text for a model given instead of a trace.
+        stats: The result of `aw.feature_stats` for the SAE: its maxima and names.
+        maximum: The activation that a scale of 1 means, instead of the one that statistics or SAE know.
+        positions: Which tokens are steered, as in `aw.steer`; None: all.
+        skip_special: A tokenizer or ids whose special tokens are left alone, as in `aw.steer`; None: none.
+        site: Hook point of the states, as in `aw.steer`; None: the SAE's own.
         sentences: Texts to compare with; by default those of `aw.demo_texts("test")`.
-        max_new_tokens: How much is generated.
-        **options: Everything else `FeatureView` takes.
+        max_new_tokens: Number of tokens generated.
 
     Raises:
         ValueError: The feature's maximum is not known, or the SAE belongs to another model or site.
@@ -51,10 +56,6 @@ class SteerView(FeatureView):
 
     _VIEW = "SteerView"
     PARTS = ("steer",)
-    KEYWORDS: ClassVar = (
-        *("tokenizer", "text", "stats", "maximum", "positions", "skip_special", "site", "sentences"),
-        *("max_new_tokens", "feature"),
-    )
 
     def __init__(
         self,
@@ -71,7 +72,8 @@ class SteerView(FeatureView):
         site: str | None = None,
         sentences: Sequence[str] | None = None,
         max_new_tokens: int = 30,
-        **options: Any,
+        page: Iterable[int] | None = None,
+        **options: Unpack[ViewOptions],
     ) -> None:
         from attnwidgets.demo.sentiment import demo_texts
         from attnwidgets.sae.features import sae_features
@@ -99,7 +101,7 @@ class SteerView(FeatureView):
             max_new_tokens=max_new_tokens,
         )
         activations = sae_features(trace, sae, site=site)
-        super().__init__(activations, stats=stats, feature=feature, **options)
+        super().__init__(activations, stats=stats, feature=feature, page=page, **options)
 
     def _about_features(self) -> dict[str, Any]:
         held = {kind: list(self._scales(kind)) for kind in self._steered.kinds}

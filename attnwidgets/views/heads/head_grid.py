@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.options import ColorOptions
 from attnwidgets.views.heads.handlers import head_topics
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import Intervened
@@ -13,6 +14,8 @@ from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Handler
 
@@ -34,14 +37,12 @@ class HeadGrid(Intervening):
     views that ask the model (see `InterventionView`), and crosses it out.
 
     Args:
-        shown: See `View`.
-        sort: Name of the statistic that the grid opens with, such as "entropy".
-        order: How heads stand by it: "all" sorts all of them, "within" those of each layer, "groups" puts
-            like values beside each other, "layers" leaves every head in its place.
-        lowest_first: The smallest values come first.
+        sort: Name of the statistic that the grid opens with, such as "entropy"; empty: none.
+        order: How the statistic orders heads: "all" sorts them over all layers, "within" inside each layer,
+            "groups" puts similar values next to each other, "layers" leaves each head in its place.
+        lowest_first: Sort from the smallest value up.
         only: Show only heads whose value is at least this (with `lowest_first`: at most).
         heads: Show only these, by name: "3" is a layer, "3.7" a head, "*.0" head 0 of every layer.
-        **options: Those of `View`; of the filters `scale`, `color_range` and `palette`.
 
     Raises:
         ValueError: An unknown statistic or order (the nearest is named), a statistic that this map has not,
@@ -50,10 +51,9 @@ class HeadGrid(Intervening):
     """
 
     _VIEW = "HeadGrid"
-    _FILTERS = ("scale", "color_range", "palette")
+    _OPTIONS = ColorOptions
     SHOWS_ALL_HEADS = True
     PARTS = ("grid",)
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ("sort", "order", "lowest_first", "only", "heads")
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HeadGrid(Intervening):
         lowest_first: bool = False,
         only: float | None = None,
         heads: str = "",
-        **options: Any,
+        **options: Unpack[ColorOptions],
     ) -> None:
         if order not in ORDERS:
             known = ", ".join(map(repr, ORDERS))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.handlers import Handler, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from typing_extensions import Unpack
 
 BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
 """Which queries and keys of a pair of texts are shown: A is the first text, B the second."""
@@ -30,11 +33,9 @@ class HeadView(View):
     again. Arrow keys move the token looked at, Enter pins it, Page Up and Page Down change the layer.
 
     Args:
-        shown: See `View`.
         heads: Numbers of the heads shown at first; empty: all.
-        between: Of a pair of texts, whose attention to whose is shown at first: "A-B" is what the first text
-            reads in the second; "all", "A-A", "B-A" and "B-B" likewise.
-        **options: Those of `View`.
+        between: For a pair of texts, which attention is shown at first: "A-B" is what the first text reads
+            in the second; "all", "A-A", "B-A" and "B-B" likewise.
 
     Raises:
         IndexError: A head that there is not.
@@ -42,13 +43,17 @@ class HeadView(View):
     """
 
     _VIEW = "HeadView"
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     _ALL_HEADS = True
     PARTS = ("heads", "filters")
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ("heads", "between")
 
     def __init__(
-        self, shown: Any, *, heads: Sequence[int] = (), between: str = "all", **options: Any
+        self,
+        shown: Any,
+        *,
+        heads: Sequence[int] = (),
+        between: str = "all",
+        **options: Unpack[FilterOptions],
     ) -> None:
         if between not in BETWEEN:
             near = suggest(str(between), BETWEEN)

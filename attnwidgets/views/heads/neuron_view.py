@@ -14,7 +14,10 @@ from attnwidgets.views.wire.handlers import Handler, first
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from typing_extensions import Unpack
+
     from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
 PAGE_BUDGET = 400_000
@@ -33,7 +36,10 @@ class NeuronView(View):
     last number is the recorded attention.
 
     Needs a trace that `aw.trace` recorded or `aw.from_qkv` computed; of given attention weights nobody knows
-    the queries. Other arguments are those of `View`.
+    the queries.
+
+    Args:
+        trace: A trace recorded by `aw.trace` or computed by `aw.from_qkv`.
 
     Raises:
         UnsupportedModelError: The trace holds attention weights only.
@@ -43,7 +49,7 @@ class NeuronView(View):
     _VIEW = "NeuronView"
     PARTS = ("neuron",)
 
-    def __init__(self, trace: Any, **options: Any) -> None:
+    def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
         self._trace = _with_queries(trace)
         super().__init__(trace, **options)
 

@@ -11,6 +11,9 @@ from attnwidgets.views.interventions.specs import Intervened
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
 
@@ -28,8 +31,7 @@ class InterventionView(Intervening):
     model as it was recorded.
 
     Args:
-        trace: What `aw.trace` returned.
-        **options: Everything else `View` takes.
+        trace: A trace.
 
     Raises:
         TypeError: What is given is no trace.
@@ -40,7 +42,7 @@ class InterventionView(Intervening):
     _VIEW = "InterventionView"
     PARTS = ("interventions",)
 
-    def __init__(self, trace: Any, **options: Any) -> None:
+    def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
         if not is_trace(trace):
             raise TypeError(
                 f"InterventionView() runs the model of a trace, and was given a {type(trace).__name__}: "

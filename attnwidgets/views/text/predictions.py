@@ -14,8 +14,11 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
     from attnwidgets.tracing.continuations import How
     from attnwidgets.tracing.trace import Trace
+    from attnwidgets.views.base.options import ViewOptions
 
 _LONGEST = 200  # tokens of a continuation that a page may ask for
 _MOST = 20  # continuations at once
@@ -29,13 +32,13 @@ class Predictions(Intervening):
     methods that explain one, with Shift the foil. Below are continuations, made when they are asked for
     (see `aw.continuations`), and the surprisal of every token of the text (see `aw.surprisal`); a click on
     one shows what the model expected in its place. While heads are knocked out or rows of attention set in a
-    linked view (see `InterventionView`), it shows before and after. Arguments are those of `View`.
+    linked view (see `InterventionView`), it shows before and after.
     """
 
     _VIEW = "Predictions"
     PARTS = ("explorer", "interventions")
 
-    def __init__(self, shown: Any, **options: Any) -> None:
+    def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
         self._predicts = shown if is_trace(shown) else None
         self._intervened = Intervened.of(shown)
         super().__init__(shown, **options)

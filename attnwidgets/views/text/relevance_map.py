@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
 
@@ -12,10 +13,9 @@ class RelevanceMap(View):
     matrix, targets by sources. Below are the layers, where the method says anything of them (`.map`); a click
     selects one, a token under the pointer is marked in all. Of a MixingMap it shows one row in every layer:
     the pinned query's.
-    Arguments are those of `View`.
     """
 
     _VIEW = "RelevanceMap"
     PARTS = ("layers", "filters")
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     _WITH_LAYERS = True

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Unpack
+
     from attnwidgets.evaluate.metrics.robustness import Robustness
 
 
@@ -18,9 +23,10 @@ class TokenStrip(View):
     another. Pointed at, they say from which rank to which they move.
 
     Args:
-        shown: See `View`; or what `aw.evaluate.robustness` returned: its first version.
-        robustness: What is known of the ranking of what is shown.
-        **options: Those of `View`.
+        shown: A MixingMap, Attributions (or a list of them) or a trace; or the result of
+            `aw.evaluate.robustness`, whose first version is shown.
+        robustness: The result of `aw.evaluate.robustness` for the explanation that is shown.
+        marks: Indices of outlined elements, counted in the displayed unit.
 
     Raises:
         TypeError: `robustness` is something else.
@@ -29,11 +35,17 @@ class TokenStrip(View):
 
     _VIEW = "TokenStrip"
     _MARKS = "elements"
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     PARTS = ("filters",)
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ("robustness",)
 
-    def __init__(self, shown: Any, *, robustness: Robustness | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        robustness: Robustness | None = None,
+        marks: Sequence[int] = (),
+        **options: Unpack[FilterOptions],
+    ) -> None:
         if robustness is None and _is_robustness(shown):
             robustness, shown = shown, shown.versions[0]
         if robustness is not None and not _is_robustness(robustness):
@@ -42,7 +54,7 @@ class TokenStrip(View):
                 f"not {type(robustness).__name__}."
             )
         self._robustness = robustness
-        super().__init__(shown, **options)
+        super().__init__(shown, marks=marks, **options)
 
     def _own_options(self) -> dict[str, Any]:
         found = self._robustness
