@@ -95,7 +95,7 @@ class Explorer(Intervening):
         several = all(unit is not None and sum(not one for one in unit.special) > 1 for unit in found)
         return SENTENCE if several else super()._first_unit()
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}
         asked |= removal_topics(self, self._predicts)
         if self._features is not None:

@@ -97,15 +97,15 @@ def test_a_token_is_told_exactly_in_every_head(given, side):
     view = aw.HeadView(given())
     source = view.sources()[0]
     args = {"source": source.id, "layer": 2, "side": side, "index": 3}
-    meta, (data,) = view._questions.ask("token", args)
+    meta, (data,) = view._requests.answer("token", args)
     assert meta["heads"] == [0, 1, 2, 3]
     told = np.frombuffer(data, dtype="<f4").reshape(4, 8)
     values = source.layer(2)
     np.testing.assert_array_equal(told, values[:, 3] if side == "query" else values[:, :, 3])
     with pytest.raises(IndexError, match="8 is out of range"):
-        view._questions.ask("token", args | {"index": 8})
+        view._requests.answer("token", args | {"index": 8})
     with pytest.raises(LookupError, match="no longer shown"):
-        view._questions.ask("token", args | {"source": "another"})
+        view._requests.answer("token", args | {"source": "another"})
 
 
 def test_only_a_view_s_own_maps_are_told(given):
@@ -113,7 +113,7 @@ def test_only_a_view_s_own_maps_are_told(given):
     aw.Heatmap(aw.rollout(trace))
     view = aw.HeadView(trace)
     with pytest.raises(LookupError):
-        view._questions.ask(
+        view._requests.answer(
             "token", {"source": "rollout/token/self", "layer": 0, "side": "query", "index": 0}
         )
 
@@ -187,9 +187,9 @@ def test_what_has_no_figure_says_what_has(given, tmp_path):
 
 def test_a_page_tells_what_the_pinned_token_reads(pair):
     view = aw.HeadView(pair, layer=1)
-    assert list(view.questions_for_page()) == []
+    assert list(view.answers_for_page()) == []
     view.selection.pinned = (3, 1)
-    told = [one for one in view.questions_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
+    told = [one for one in view.answers_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
     assert [args["layer"] for _, args, _ in told] == [1, 0]  # the selected layer first
     for _, args, answer in told:
         meta, (data,) = answer()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire.handlers import Questions
+from attnwidgets.views.wire.handlers import RequestHandlers
 
 
 def profile(view, query=None, unit="token"):
-    meta, (data,) = view._questions.ask("profile", {"query": query, "unit": unit})
+    meta, (data,) = view._requests.answer("profile", {"query": query, "unit": unit})
     return meta, np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(meta["layers"]), -1)
 
 
@@ -103,7 +103,7 @@ def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
     view = aw.LayerProfile(zeroing)
     assert len(zeroing.computed_layers) == 1  # the one that the view opens with
     told = []
-    questions = Questions(view._topics(), lambda reply, _: told.append(reply))
+    questions = RequestHandlers(view._handlers(), lambda reply, _: told.append(reply))
     args = {"query": 2, "unit": "token"}
     questions.receive({"kind": "ask", "id": 1, "topic": "profile", "args": args})
     assert told[-1]["kind"] == "answer"
@@ -120,5 +120,5 @@ def test_what_has_one_layer_has_no_profile(given):
 
 def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
     view = aw.LayerProfile(given(n=4), units=["token"])
-    asked = [args for _, args, _ in view.questions_for_page()]
+    asked = [args for _, args, _ in view.answers_for_page()]
     assert asked == [{"query": query, "unit": "token"} for query in (None, 0, 1, 2, 3)]

@@ -66,8 +66,8 @@ class StandaloneView(View):
     def complete(self, layers: Collection[int] | None = None) -> None:
         """Compute what is missing: nothing is."""
 
-    def _topics(self) -> Mapping[str, Handler]:
-        return {"csv": Handler(self._csv, for_page=lambda: ({},))}
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {"csv": Handler(self._csv, for_page=lambda: ({},), prefetched=tuple)}
 
     def _csv(self, **_: Any) -> Answer:
         return self._table(), []

@@ -23,7 +23,7 @@ from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
 from attnwidgets.views.text.target_rows import are_attributions, beside
-from attnwidgets.views.wire.handlers import Handler, Questions
+from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
@@ -155,9 +155,9 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
-        page = Handler(self._copy, runs_model=True)
-        self._questions = Questions({"csv": Handler(self._csv), "page": page, **self._topics()}, self._tell)
-        self.on_msg(lambda _, content, __: self._questions.receive(content))
+        common = {"csv": Handler(self._csv), "page": Handler(self._copy, runs_model=True)}
+        self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
+        self.on_msg(lambda _, content, __: self._requests.receive(content))
         CELLS.mark(self)
 
     def _csv(self, **place: Any) -> Answer:
@@ -178,21 +178,21 @@ class View(anywidget.AnyWidget):
         """Return the options that the reader changes, as they are now."""
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
-    def _topics(self) -> Mapping[str, Handler]:
-        """Return what this view's browser side may ask; called once, at the end of `__init__`."""
+    def _handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
         return {}
 
-    def questions_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
-        """Yield topic, arguments and a function for the answer of what this view tells without a kernel."""
-        return self._questions.for_page()
+    def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
+        """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
+        return self._requests.for_page()
 
     def add_options(self, **options: Any) -> None:
         """Tell the browser side more than the options of every view."""
         self._options |= options
         self.options = self._options | self._readers() | options
 
-    def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
-        if self.comm is not None:  # closed while the question was on its way
+    def _send_reply(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        if self.comm is not None:  # the view may have been closed in the meantime
             self.send(reply, list(buffers))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
@@ -317,7 +317,7 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             return
         CELLS.forget(self)
-        self._questions.close()
+        self._requests.close()
         super().close()
         # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
         self.__dict__.pop("_repr_mimebundle_", None)
@@ -344,7 +344,7 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
-        self.opening = self._questions.opening(OPENING_BYTES)
+        self.opening = self._requests.opening(OPENING_BYTES)
         found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = found if isinstance(found, tuple) else (found or {}, {})
         if "image/png" not in (exclude or ()):

@@ -80,15 +80,15 @@ class CompareView(View):
         """What the strips are called, from top to bottom."""
         return tuple(item.name for item in self._compared.items)
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         slow = self._compared.on_demand
         return {
-            "strips": Handler(self._strips, runs_model=slow, for_page=self._places, at_once=self._opening),
+            "strips": Handler(self._strips, runs_model=slow, for_page=self._places, prefetched=self._opening),
             "agreement": Handler(
                 self._agreement,
                 runs_model=slow,
                 for_page=lambda: self._rankings(self._places()),
-                at_once=lambda: self._rankings(self._opening()),
+                prefetched=lambda: self._rankings(self._opening()),
             ),
         }
 

@@ -94,13 +94,13 @@ class LayerProfile(View):
             found.extend(places)
         return list(dict.fromkeys(found))
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         return {
             "profile": Handler(
                 self._profile,
                 runs_model=self._compared.on_demand,
                 for_page=self._for_page,
-                at_once=self._opening,
+                prefetched=self._opening,
             )
         }
 

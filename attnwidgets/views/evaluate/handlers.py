@@ -81,13 +81,13 @@ class Removals:
                 self._steps,
                 runs_model=True,
                 for_page=lambda: self._for_page("removal"),
-                at_once=lambda: self._opening("removal"),
+                prefetched=lambda: self._opening("removal"),
             ),
             "removal_baselines": Handler(
                 self._baselines,
                 runs_model=True,
                 for_page=lambda: self._for_page("removal_baselines"),
-                at_once=lambda: self._opening("removal_baselines"),
+                prefetched=lambda: self._opening("removal_baselines"),
             ),
         }
 

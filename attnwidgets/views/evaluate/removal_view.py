@@ -103,5 +103,5 @@ class RemovalView(View):
     def _own_options(self) -> dict[str, Any]:
         return {"operator": self._operator}
 
-    def _topics(self) -> dict[str, Handler]:
+    def _handlers(self) -> dict[str, Handler]:
         return self._removals.topics()

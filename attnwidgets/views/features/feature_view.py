@@ -62,5 +62,5 @@ class FeatureView(View):
         """The statistics that are shown, with the names that the reader gave: `view.stats[0].save(path)`."""
         return tuple(look.stats for look in self._features.saes if look.stats is not None)
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         return self._features.topics(self, **self._PARTS_SHOWN)

@@ -9,15 +9,14 @@ from weakref import WeakKeyDictionary
 from attnwidgets.sae.corpus_statistics.stats import FeatureStats
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.views.features.payloads import activations_of, columns_of, page_of
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from attnwidgets.explanations import Attributions
     from attnwidgets.views.base.view import View
     from attnwidgets.views.features.payloads import Answer
-    from attnwidgets.views.wire.handlers import Arguments
 
 _HELD = 50  # features that a page holds where none are named
 
@@ -162,12 +161,15 @@ class Features:
             return [] if feature is None else [int(feature)]
 
         if any(look.activations is not None for look in self.saes):
-            found["activations"] = _shown(
-                lambda of, unit: self._activations(of, unit, selected()), self._units if strip else _none
+            found["activations"] = Handler(
+                lambda of, unit: self._activations(of, unit, selected()),
+                for_page=self._units if strip else None,
             )
         if any(look.stats is not None for look in self.saes):
-            found["columns"] = _shown(self._columns, self._counted if table else _none)
-            found["feature"] = _shown(self._page, (lambda: self._pages(selected())) if panel else _none)
+            found["columns"] = Handler(self._columns, for_page=self._counted if table else None)
+            found["feature"] = Handler(
+                self._page, for_page=(lambda: self._pages(selected())) if panel else None
+            )
             found["name"] = Handler(self._name)
         return found
 
@@ -268,15 +270,6 @@ def _where(stats: FeatureStats, feature: int) -> Attributions:
         provenance={**stats.provenance, "title": f"feature {feature} where it fires most"},
         warning=stats.warning,
     )
-
-
-def _shown(answer: Callable[..., Answer], for_page: Arguments) -> Handler:
-    """Return a topic that a view asks about as it opens, where it shows what is told."""
-    return Handler(answer, for_page=for_page, at_once=first(for_page))
-
-
-def _none() -> tuple[Mapping[str, Any], ...]:
-    return ()
 
 
 def _listed(given: Any) -> list[Any]:

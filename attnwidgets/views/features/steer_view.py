@@ -112,13 +112,13 @@ class SteerView(FeatureView):
             "held": held,
         }
 
-    def _topics(self) -> Mapping[str, Handler]:
-        named = {name: topic for name, topic in super()._topics().items() if name == "name"}
+    def _handlers(self) -> Mapping[str, Handler]:
+        named = {name: topic for name, topic in super()._handlers().items() if name == "name"}
         return {
             **named,
-            "reach": Handler(self._reach, runs_model=True, for_page=self._reached, at_once=self._reached),
+            "reach": Handler(self._reach, runs_model=True, for_page=self._reached, prefetched=self._reached),
             "steered": Handler(
-                self._compared, runs_model=True, for_page=self._for_page, at_once=self._opening
+                self._compared, runs_model=True, for_page=self._for_page, prefetched=self._opening
             ),
         }
 

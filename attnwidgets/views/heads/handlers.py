@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,7 @@ def head_topics(view: View) -> dict[str, Handler]:
         return {"names": list(stats.names), "heads": len(stats.heads or (0,))}, [values.tobytes()]
 
     return {
-        "statistics": Handler(
-            described, for_page=lambda: _for_page(view), at_once=first(lambda: _for_page(view))
-        ),
+        "statistics": Handler(described, for_page=lambda: _for_page(view)),
         "head_statistics": Handler(measured, runs_model=True, for_page=lambda: _for_page(view)),
     }
 

@@ -100,6 +100,6 @@ class HeadGrid(Intervening):
                 raise ValueError(f"HeadGrid(sort={one.name!r}): {refusal}.")
         return {"grid": dict(self._grid)}
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         topics = self._intervention_topics(rows=False)
         return head_topics(self) | {"interventions": topics["interventions"]}

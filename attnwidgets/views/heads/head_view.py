@@ -10,7 +10,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.axes import span
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,8 +75,8 @@ class HeadView(View):
         heads = [int(head) for head in self._heads]
         return {"heads": heads or None, "between": self._between}
 
-    def _topics(self) -> Mapping[str, Handler]:
-        return {"token": Handler(self._token, for_page=self._for_page, at_once=first(self._for_page))}
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {"token": Handler(self._token, for_page=self._for_page)}
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield the pinned token, the selected layer first: a page tells it exactly, also of a large map."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets.views.base.accepts import is_explanation, is_trace
 from attnwidgets.views.base.view import View
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,11 +60,11 @@ class NeuronView(View):
         self._options["method"], self._options["unit"] = self._explanations[0].method, "token"
         return traits
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         rows, keys = (partial(self._for_page, topic) for topic in ("attention_row", "attention_keys"))
         return {
-            "attention_row": Handler(self._row, for_page=rows, at_once=first(rows)),
-            "attention_keys": Handler(self._keys_of, for_page=keys, at_once=first(keys)),
+            "attention_row": Handler(self._row, for_page=rows),
+            "attention_keys": Handler(self._keys_of, for_page=keys),
         }
 
     def _row(self, stack: str, layer: int, head: int, query: int) -> Answer:

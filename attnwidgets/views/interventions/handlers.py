@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.views.base.view import View
 from attnwidgets.views.interventions.specs import Intervened, checked
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,20 +60,14 @@ class Intervening(View):
             rows: Whether rows are asked for.
         """
         found = {
-            "interventions": Handler(
-                lambda: ({"refusal": self._intervened.refusal()}, []),
-                for_page=lambda: ({},),
-                at_once=lambda: ({},),
-            ),
+            "interventions": Handler(lambda: ({"refusal": self._intervened.refusal()}, [])),
             "changed": Handler(
-                self._changed, runs_model=True, for_page=self._changes_for_page, at_once=self._active
+                self._changed, runs_model=True, for_page=self._changes_for_page, prefetched=self._active
             ),
         }
         if rows:
             found |= {
-                "own_row": Handler(
-                    self._own_row, for_page=self._rows_for_page, at_once=first(self._rows_for_page)
-                ),
+                "own_row": Handler(self._own_row, for_page=self._rows_for_page),
                 "free_row": Handler(self._free_row, runs_model=True, for_page=self._free_for_page),
             }
         return found

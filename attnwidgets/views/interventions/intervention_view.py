@@ -60,5 +60,5 @@ class InterventionView(Intervening):
             self._options["unit"] = "token"
         return traits
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         return self._intervention_topics()

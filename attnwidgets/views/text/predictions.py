@@ -43,7 +43,7 @@ class Predictions(Intervening):
         self._intervened = Intervened.of(shown)
         super().__init__(shown, **options)
 
-    def _topics(self) -> Mapping[str, Handler]:
+    def _handlers(self) -> Mapping[str, Handler]:
         return prediction_topics(self._predicts) | self._intervention_topics(rows=False)
 
 
@@ -56,13 +56,13 @@ def prediction_topics(trace: Trace | None) -> dict[str, Handler]:
         return ({},) if _reads_on(trace) else ()
 
     return {
-        "outcomes": Handler(lambda **args: _outcomes(trace, **args), for_page=_always, at_once=_always),
-        "surprisal": Handler(lambda: _surprisal(trace), for_page=surprised, at_once=surprised),
+        "outcomes": Handler(lambda **args: _outcomes(trace, **args), for_page=_once),
+        "surprisal": Handler(lambda: _surprisal(trace), for_page=surprised),
         "continuations": Handler(lambda **args: _continuations(trace, **args), runs_model=True),
     }
 
 
-def _always() -> tuple[dict[str, Any], ...]:
+def _once() -> tuple[dict[str, Any], ...]:
     return ({},)
 
 
