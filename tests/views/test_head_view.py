@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.still import saving
-from attnwidgets.views.still.view_state import Shown
 from attnwidgets.views.wire import replies
 from attnwidgets.views.wire.codec import decode
 
@@ -122,7 +120,7 @@ def test_only_a_view_s_own_maps_are_told(given):
 
 
 def figure_of(view):
-    return saving._FIGURES[view.name](Shown.of(view))
+    return view._figure()
 
 
 @pytest.mark.parametrize("name", ["HeadView", "Heatmap", "HeadGrid", "TokenStrip"])
@@ -179,7 +177,7 @@ def test_the_figure_of_heads_keeps_to_the_texts_chosen(pair):
 
 
 def test_what_has_no_figure_says_what_has(given, tmp_path):
-    with pytest.raises(TypeError, match="there are figures of Heatmap, HeadGrid, TokenStrip, HeadView"):
+    with pytest.raises(TypeError, match=r"Explorer has no figure.*Heatmap, HeadGrid, TokenStrip or HeadView"):
         aw.Explorer(given()).save(tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"must end in .*Did you mean '\.png'"):
         aw.Heatmap(given()).save(tmp_path / "a.pgn")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.base.menu import Entry, entries_of
-from attnwidgets.views.wire.equality import units_of
 from attnwidgets.views.wire.reader import is_attributions
+from attnwidgets.views.wire.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

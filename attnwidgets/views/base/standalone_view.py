@@ -15,9 +15,7 @@ from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from pathlib import Path
 
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Answer
@@ -76,25 +74,7 @@ class StandaloneView(View):
         """Return what is shown as CSV."""
         raise NotImplementedError  # a subclass says it
 
-    def _figure(self) -> Figure:
-        """Return what is shown as a matplotlib figure."""
-        raise NotImplementedError  # a subclass says it
-
     def _png(self) -> bytes:
         from attnwidgets.figures.maps import small_png
 
         return small_png(self._figure())
-
-    def save(self, path: str | Path, *, dpi: int = 200) -> Path:
-        """Write what is shown as a figure, for papers.
-
-        Args:
-            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
-            dpi: Dots per inch of a PNG.
-
-        Raises:
-            ValueError: Another ending.
-        """
-        from attnwidgets.views.still.saving import save_figure
-
-        return save_figure(self._figure, path, dpi=dpi)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from attnwidgets.views.base.options import FilterOptions, TitleOptions
@@ -364,12 +365,11 @@ class View(anywidget.AnyWidget):
 
     def _png(self) -> bytes:
         from attnwidgets.explanations.results.pictures import png
-        from attnwidgets.views.still.saving import overview_png
-        from attnwidgets.views.still.view_state import Shown
+        from attnwidgets.views.still.figures import overview_png
+        from attnwidgets.views.still.view_state import ViewState
 
-        looked = Shown.of(self)
-        if looked.source.long:  # the matrix that is looked at, not a layer
-            return overview_png(looked)
+        if ViewState.of(self).source.long:  # the selected matrix instead of a layer
+            return overview_png(self)
         shown = self._explanations[0]
         # A picture that stands in for the view is not worth running the model for.
         ready = getattr(shown, "computed_layers", None)
@@ -381,23 +381,30 @@ class View(anywidget.AnyWidget):
     # -- leaving -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, dpi: int = 200) -> Path:
-        """Write what this view shows now as a figure: the layer, head and pinned cell selected, the filters.
+        """Write what this view shows now as a figure: selected layer, head and pinned cell, with the filters.
 
-        No browser is needed. For papers: a PDF keeps its fonts, and labels are never read as formulas.
-        There are figures of Heatmap, HeadGrid, TokenStrip and HeadView; every view has a button that saves
+        Needs no browser. For papers: a PDF keeps its fonts, and labels are never read as formulas. Heatmap,
+        HeadGrid, TokenStrip, HeadView and ScorecardView have figures; every view has a button that saves
         exactly what is on the page.
 
         Args:
-            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+            path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
             dpi: Dots per inch of a PNG.
 
         Raises:
-            TypeError: There is no figure of such a view.
-            ValueError: Another ending.
+            TypeError: This kind of view has no figure.
+            ValueError: Another suffix.
         """
-        from attnwidgets.views.still.saving import save_view
+        from attnwidgets.views.still.saving import save_figure
 
-        return save_view(self, path, dpi=dpi)
+        return save_figure(self._figure, self.describe, path, dpi=dpi)
+
+    def _figure(self) -> Figure:
+        """Return what this view shows now as a matplotlib figure; a view that can be saved overrides this."""
+        raise TypeError(
+            f"{self._VIEW} has no figure. Save an aw.Heatmap, HeadGrid, TokenStrip or HeadView of what is "
+            "shown, or take the picture from the view's own corner (⋯)."
+        )
 
     def to_html(
         self,

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.text.units import TokenAxis, Unit
-from attnwidgets.views.wire.equality import units_of
 from attnwidgets.views.wire.reader import is_attributions
+from attnwidgets.views.wire.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

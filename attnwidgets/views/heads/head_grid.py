@@ -15,6 +15,7 @@ from attnwidgets.views.wire.reader import is_attributions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Handler
@@ -99,6 +100,11 @@ class HeadGrid(Intervening):
             if refusal:
                 raise ValueError(f"HeadGrid(sort={one.name!r}): {refusal}.")
         return {"grid": dict(self._grid)}
+
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import grid_figure
+
+        return grid_figure(self)
 
     def _handlers(self) -> Mapping[str, Handler]:
         topics = self._intervention_topics(rows=False)

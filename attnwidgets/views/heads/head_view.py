@@ -15,6 +15,7 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
 BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
@@ -74,6 +75,11 @@ class HeadView(View):
             raise ValueError(f"between={self._between!r} is for a pair of texts, and this input is one text.")
         heads = [int(head) for head in self._heads]
         return {"heads": heads or None, "between": self._between}
+
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import lines_figure
+
+        return lines_figure(self)
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {"token": Handler(self._token, for_page=self._for_page)}

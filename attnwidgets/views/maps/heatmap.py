@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Heatmap(View):
@@ -16,3 +21,8 @@ class Heatmap(View):
     _MARKS = "cells"
     _OPTIONS = FilterOptions
     PARTS = ("filters",)
+
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import matrix_figure
+
+        return matrix_figure(self)

@@ -10,6 +10,7 @@ from attnwidgets.views.base.view import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.metrics.robustness import Robustness
@@ -55,6 +56,11 @@ class TokenStrip(View):
             )
         self._robustness = robustness
         super().__init__(shown, marks=marks, **options)
+
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import strip_figure
+
+        return strip_figure(self)
 
     def _own_options(self) -> dict[str, Any]:
         found = self._robustness

@@ -47,27 +47,6 @@ def _is_long(explanation: Any) -> bool:
     return heads * len(explanation.query) * len(explanation.key) > LAYER_VALUES
 
 
-def units_of(explanation: Any) -> list[str]:
-    """Return the units an explanation can be read in, its own first."""
-    available = getattr(explanation, "available_units", None)
-    names = list(available()) if available is not None else []
-    return list(dict.fromkeys([explanation.unit, *names]))
-
-
-def divides(explanation: Any, unit: str) -> bool:
-    """Return whether a unit says more than that all is one: a text of one paragraph is not read by them."""
-    axes = [getattr(explanation, name, None) for name in ("query", "key", "axis")]
-    found = [axis.units[unit] for axis in axes if axis is not None and unit in axis.units]
-    return unit != "paragraph" or any(sum(not special for special in one.special) > 1 for one in found)
-
-
-def in_unit(explanation: Any, unit: str) -> Any:
-    """Return an explanation in another unit, or None where it cannot be read so."""
-    if unit == explanation.unit or unit not in units_of(explanation):
-        return None
-    return explanation.to(unit)
-
-
 def is_special(explanation: Any) -> bool:
     """Return whether an explanation is not what its method says by itself: of another target, with options.
 
