@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import refuse_unknown
 from attnwidgets.views.base.accepts import is_trace
 from attnwidgets.views.base.options import FilterOptions, write_out
-from attnwidgets.views.evaluate.handlers import removal_topics
-from attnwidgets.views.features.features import Features, look_at
-from attnwidgets.views.heads.handlers import head_topics
+from attnwidgets.views.evaluate.handlers import removal_handlers
+from attnwidgets.views.features.features import ShownFeatures, show_features
+from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import Intervened
-from attnwidgets.views.text.predictions import prediction_topics
+from attnwidgets.views.interventions.specs import TraceInterventions
+from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
 
@@ -72,18 +72,20 @@ class Explorer(Intervening):
         **options: Unpack[FilterOptions],
     ) -> None:
         self._predicts = shown if is_trace(shown) else None
-        self._intervened = Intervened.of(shown)
-        self._features = None if features is None else Features.on_trace("Explorer", shown, features, stats)
+        self._intervened = TraceInterventions.of(shown)
+        self._features = (
+            None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
+        )
         if self._features is not None:
             self.PARTS = (*self.PARTS, "features")
-        if removal_topics(self, self._predicts):
+        if removal_handlers(self, self._predicts):
             self.PARTS = (*self.PARTS, "removal")
         super().__init__(shown, marks=marks, methods=methods, **options)
         if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
             # What a view of one thing alone is of (SAE features, say) was never chosen here.
             self.selection.method = self._options["methods"][0]
         if self._features is not None:
-            look_at(self, self._features, None)
+            show_features(self, self._features, None)
 
     def _first_unit(self) -> str:
         main = self._explanations[0]
@@ -96,10 +98,14 @@ class Explorer(Intervening):
         return SENTENCE if several else super()._first_unit()
 
     def _handlers(self) -> Mapping[str, Handler]:
-        asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}
-        asked |= removal_topics(self, self._predicts)
+        asked = {
+            **head_handlers(self),
+            **prediction_handlers(self._predicts),
+            **self._intervention_handlers(),
+        }
+        asked |= removal_handlers(self, self._predicts)
         if self._features is not None:
-            asked |= self._features.topics(self, table=False, panel=True, strip=True)
+            asked |= self._features.handlers(self, table=False, panel=True, strip=True)
         return asked
 
 

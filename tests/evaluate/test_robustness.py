@@ -126,7 +126,7 @@ def test_a_strip_and_its_figure_hatch_what_moves():
     assert [len(c.get_paths()) for c in hatched] == [2]
     assert "does not survive 2 defensible choices" in figure.get_suptitle()
     other = aw.Attributions([1.0, 2.0], axis=["x", "y"])
-    with pytest.raises(ValueError, match="not those of what is shown"):
+    with pytest.raises(ValueError, match="not those shown"):
         aw.TokenStrip(other, robustness=found)
     with pytest.raises(TypeError, match=r"aw\.evaluate\.robustness"):
         aw.TokenStrip(other, robustness=[1])

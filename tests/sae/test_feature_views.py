@@ -217,7 +217,7 @@ def test_explore_shows_features_as_well(bert, sae, stats):
             IndexError,
             "no feature 20; the features are 0 to 19",
         ),
-        (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable, aw\.FeaturePanel"),
+        (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable or aw\.FeaturePanel"),
         (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "no feature 20"),
         (lambda s, f: aw.FeatureTable(f, stats=f), TypeError, "not FeatureActivations"),
         (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 of them for 1 SAEs"),

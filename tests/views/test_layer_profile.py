@@ -92,7 +92,7 @@ def test_cues_are_marked_by_label_or_number(minilm_trace):
     tokens = list(minilm_trace.tokens)
     view = aw.LayerProfile(minilm_trace, cues=["trace", 1])
     assert view.options["marks"] == [tokens.index("trace"), 1]
-    with pytest.raises(ValueError, match=r"'tarce' is none of the tokens\. Did you mean 'trace'"):
+    with pytest.raises(ValueError, match=r"'tarce' is not one of the tokens\. Did you mean 'trace'"):
         aw.LayerProfile(minilm_trace, cues=["tarce"])
     with pytest.raises(IndexError, match="token 99 is out of range"):
         aw.LayerProfile(minilm_trace, cues=[99])
@@ -112,9 +112,9 @@ def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
 
 
 def test_what_has_one_layer_has_no_profile(given):
-    with pytest.raises(ValueError, match="nothing of several layers"):
+    with pytest.raises(ValueError, match="no values for several layers"):
         aw.LayerProfile(aw.attention(given()).select(layer=1))
-    with pytest.raises(ValueError, match="nothing of several layers"):
+    with pytest.raises(ValueError, match="no values for several layers"):
         aw.LayerProfile(aw.Attributions([1.0], axis=["a"]))
 
 

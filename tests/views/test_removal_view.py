@@ -9,7 +9,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.evaluate.removals.removal_curves import steps_of
-from attnwidgets.views.evaluate.handlers import removal_topics
+from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.wire.handlers import RequestHandlers
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
@@ -142,18 +142,18 @@ def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
 
 def test_an_explorer_answers_what_was_asked_and_runs_nothing_else(trace, given):
     view = aw.Heatmap(aw.attention(trace))
-    topics = removal_topics(view, trace)
-    assert not [args for topic in topics.values() for args in topic.for_page()]
+    handlers = removal_handlers(view, trace)
+    assert not [args for handler in handlers.values() for args in handler.for_page()]
     source = view.sources()[0].id
     args = {"source": source, "layer": 0, "head": 0, "row": 2, "target": None, "operator": None}
     told = []
-    RequestHandlers(topics, lambda reply, _: told.append(reply)).receive(
+    RequestHandlers(handlers, lambda reply, _: told.append(reply)).receive(
         {"kind": "ask", "id": 1, "topic": "removal", "args": args}
     )
     assert told[-1]["kind"] == "answer"
     assert {reply["kind"] for reply in told} == {"progress", "answer"}
-    assert list(topics["removal"].for_page()) == [args]
-    assert removal_topics(view, given()) == {}
+    assert list(handlers["removal"].for_page()) == [args]
+    assert removal_handlers(view, given()) == {}
 
 
 def test_steps_of_long_texts_are_dense_where_the_most_happens():

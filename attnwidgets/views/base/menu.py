@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.text.target_rows import beside
+from attnwidgets.views.text.target_rows import target_rows
 from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Entry:
             if not is_attributions(contrast):
                 return contrast
             alone: list[Any] = [explain(self.trace, **(options | {"target": one})) for one in (target, foil)]
-            return beside([*alone, contrast], title=contrast.title)
+            return target_rows([*alone, contrast], title=contrast.title)
         except ValueError as error:  # "cross", say, leads from one sequence to another
             return error
 

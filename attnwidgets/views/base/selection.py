@@ -9,7 +9,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.interventions.specs import checked
+from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.keys import asked_about, asked_of
 from attnwidgets.views.wire.reader import REDUCTIONS
@@ -229,7 +229,7 @@ class Selection(SharedModel):
 
     @validate("interventions")
     def _check_interventions(self, proposal: dict[str, Any]) -> tuple[Spec, ...]:
-        return checked(proposal["value"], self.reach)
+        return checked_specs(proposal["value"], self.reach)
 
     @validate("unit")
     def _check_unit(self, proposal: dict[str, Any]) -> str:

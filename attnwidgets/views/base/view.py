@@ -22,7 +22,7 @@ from attnwidgets.views.base.menu import entries_of, outdated
 from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.text.target_rows import are_attributions, beside
+from attnwidgets.views.text.target_rows import are_attributions, target_rows
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
@@ -107,7 +107,7 @@ class View(anywidget.AnyWidget):
             raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
         methods, units = _names("methods", methods), _names("units", given["units"])
         if are_attributions(shown):
-            shown = beside(shown)
+            shown = target_rows(shown)
         explanations, menu = offered(
             self._VIEW, shown, methods, many=self._MANY_METHODS, layers=self._WITH_LAYERS
         )

@@ -1,11 +1,11 @@
-"""FeatureView: what the views of SAE features have in common."""
+"""The base of the views of SAE features."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets.views.base.view import View
-from attnwidgets.views.features.features import Features, look_at
+from attnwidgets.views.features.features import ShownFeatures, show_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class FeatureView(View):
     """A view of the features of an SAE, or of several SAEs of one model.
 
     Views of one trace, and views of the same statistics, share a `Selection`; `selection.feature` is the
-    feature that all of them look at. `aw.link` joins views of a text with views of a corpus.
+    feature that all of them show. `aw.link` joins views of a text with views of a corpus.
 
     Args:
         shown: The result of `aw.sae_features` or `aw.feature_stats`, or a list of either, one for each SAE;
@@ -33,7 +33,7 @@ class FeatureView(View):
         **options: The options of every view.
 
     Raises:
-        TypeError, ValueError: What is given is no features, or belongs to another SAE.
+        TypeError, ValueError: `shown` or `stats` has another type, or they belong to different SAEs.
         IndexError: There is no such feature; the message names the range.
     """
 
@@ -49,18 +49,18 @@ class FeatureView(View):
         page: Iterable[int] | None = None,
         **options: Unpack[ViewOptions],
     ) -> None:
-        self._features = Features(self._VIEW, shown, stats, page)
+        self._features = ShownFeatures(self._VIEW, shown, stats, page)
         super().__init__(self._features.main(feature), **options)
-        look_at(self, self._features, feature, **self._about_features())
+        show_features(self, self._features, feature, **self._feature_options())
 
-    def _about_features(self) -> dict[str, Any]:
-        """Return what the browser is told beside the SAEs."""
+    def _feature_options(self) -> dict[str, Any]:
+        """Return the options that the browser gets besides the SAEs."""
         return {}
 
     @property
     def stats(self) -> tuple[FeatureStats, ...]:
-        """The statistics that are shown, with the names that the reader gave: `view.stats[0].save(path)`."""
-        return tuple(look.stats for look in self._features.saes if look.stats is not None)
+        """The statistics of the view, with the names typed by the reader: `view.stats[0].save(path)`."""
+        return tuple(sae.stats for sae in self._features.saes if sae.stats is not None)
 
     def _handlers(self) -> Mapping[str, Handler]:
-        return self._features.topics(self, **self._PARTS_SHOWN)
+        return self._features.handlers(self, **self._PARTS_SHOWN)

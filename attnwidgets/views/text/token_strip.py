@@ -1,4 +1,4 @@
-"""TokenStrip: see the class."""
+"""The view of a text, coloured by one row of a map or by attributions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class TokenStrip(View):
     """The text, highlighted by one row of a map or by attributions.
 
-    A click makes a token the query; signed values diverge from the background. With a `Robustness`, elements
-    are hatched whose ranking does not survive: some other one is above them in one version and below them in
-    another. Pointed at, they say from which rank to which they move.
+    Click a token to make it the query; signed values diverge from the background. With a `Robustness`,
+    elements are hatched if their ranking does not survive: some other element is above them in one version
+    and below them in another. Under the pointer they tell between which ranks they move.
 
     Args:
         shown: A MixingMap, Attributions (or a list of them) or a trace; or the result of
@@ -30,8 +30,8 @@ class TokenStrip(View):
         marks: Indices of outlined elements, counted in the displayed unit.
 
     Raises:
-        TypeError: `robustness` is something else.
-        ValueError: It is of other elements.
+        TypeError: `robustness` is not a `Robustness`.
+        ValueError: `robustness` ranks other elements than those shown.
     """
 
     _VIEW = "TokenStrip"
@@ -63,24 +63,23 @@ class TokenStrip(View):
         return strip_figure(self)
 
     def _own_options(self) -> dict[str, Any]:
-        found = self._robustness
-        if found is None:
+        ranking = self._robustness
+        if ranking is None:
             return {"ranks": None}
-        unit = found.versions[0].unit
+        unit = ranking.versions[0].unit
         main = self._explanations[0]
         elements = (getattr(main, "axis", None) or main.key).units.get(unit)
-        if elements is None or elements.labels != found.labels:
+        if elements is None or elements.labels != ranking.labels:
             raise ValueError(
-                f"TokenStrip(robustness=...) ranks {len(found.labels)} {unit}s, which are not those "
-                "of what is shown."
+                f"TokenStrip(robustness=...) ranks {len(ranking.labels)} {unit}s, which are not those shown."
             )
         return {
             "ranks": {
                 "unit": unit,
-                "low": [float(rank) for rank in found.low],
-                "high": [float(rank) for rank in found.high],
-                "unsettled": [int(one) for one in found.unsettled],
-                "versions": len(found.names),
+                "low": [float(rank) for rank in ranking.low],
+                "high": [float(rank) for rank in ranking.high],
+                "unsettled": [int(flag) for flag in ranking.unsettled],
+                "versions": len(ranking.names),
             }
         }
 
