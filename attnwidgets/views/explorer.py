@@ -6,7 +6,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.views.base.accepts import is_trace
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.features.features import ShownFeatures, show_features
@@ -15,7 +16,7 @@ from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions
 from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.keys import base_of
-from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
+from attnwidgets.views.wire.reader import TILE_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +90,11 @@ class Explorer(Intervening):
 
     def _first_unit(self) -> str:
         main = self._explanations[0]
-        if is_attributions(main) or self._options["units"] or len(main.query) * len(main.key) <= TILE_VALUES:
+        if (
+            isinstance(main, Attributions)
+            or self._options["units"]
+            or len(main.query) * len(main.key) <= TILE_VALUES
+        ):
             return super()._first_unit()
         if SENTENCE not in main.available_units():
             return super()._first_unit()

@@ -13,7 +13,8 @@ from traitlets import Bytes, Dict, Unicode
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
-from attnwidgets.views.base.accepts import RECORDED, askable, check_units, is_trace, offered
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.accepts import RECORDED, accept, check_units
 from attnwidgets.views.base.csv_export import part_of_csv
 from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
@@ -22,7 +23,6 @@ from attnwidgets.views.base.menu import entries_of, outdated
 from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.text.target_rows import are_attributions, target_rows
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
@@ -106,18 +106,14 @@ class View(anywidget.AnyWidget):
         if given["index_base"] not in {0, 1}:
             raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
         methods, units = _names("methods", methods), _names("units", given["units"])
-        if are_attributions(shown):
-            shown = target_rows(shown)
-        explanations, menu = offered(
-            self._VIEW, shown, methods, many=self._MANY_METHODS, layers=self._WITH_LAYERS
+        accepted = accept(
+            self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
         )
-        check_units(self._VIEW, explanations, units)
-        main = explanations[0]
-        self._explanations = tuple(explanations)
-        self._menu = tuple(menu)
-        self._askable = askable(shown, explanations) if self._MANY_METHODS else {}
-        # What is named belongs into a page; what the menu only offers does not.
-        self._asked_for = bool(methods) or not is_trace(shown)
+        main = accepted.main
+        self._explanations, self._menu, self._askable = accepted.explanations, accepted.menu, accepted.askable
+        check_units(self._VIEW, self._explanations, units)
+        # A page holds what was named, and not what the menu merely offers.
+        self._is_named = bool(methods) or not is_trace(shown)
         self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
         self._options: dict[str, Any] = PLAIN_OPTIONS | {
@@ -130,7 +126,7 @@ class View(anywidget.AnyWidget):
         }
         self._options |= self._own_options()
         self._wanted: dict[str, Any] = {name: given[name] for name in ("layer", "head", "unit")}
-        self._begin(given["layout"], self._connect(fixed=not self._MANY_METHODS and main is shown))
+        self._begin(given["layout"], self._connect(fixed=not self._MANY_METHODS and main is accepted.shown))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -267,7 +263,7 @@ class View(anywidget.AnyWidget):
 
     def follow_registry(self) -> None:
         """Offer also what was registered since, where this view offers everything; asked after every cell."""
-        if self.comm is None or self._asked_for or not self._menu or not outdated(self._menu, RECORDED):
+        if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
@@ -293,7 +289,7 @@ class View(anywidget.AnyWidget):
         Args:
             layers: Only these; None: all.
         """
-        if not self._asked_for:
+        if not self._is_named:
             return
         for key, entry in self.store.menu.items():
             if key in self._keys and not entry.refusal:

@@ -6,8 +6,8 @@ import unicodedata
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.tracing.text.units import TokenAxis, Unit
-from attnwidgets.views.wire.reader import is_attributions
 from attnwidgets.views.wire.units import units_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SPACE_SIGNS = str.maketrans("", "", "▁Ġ␣⏎↵⇥Ċ")
 
 def elements(explanation: Any) -> Unit:
     """Return the elements that are compared: the sources of attributions, the keys of a map."""
-    return explanation.source_unit if is_attributions(explanation) else explanation.key_unit
+    return explanation.source_unit if isinstance(explanation, Attributions) else explanation.key_unit
 
 
 def are_alike(explanations: Sequence[Any]) -> bool:
@@ -70,7 +70,7 @@ def axis_of(explanation: Any, count: int | None) -> TokenAxis:
         explanation: The explanation.
         count: How many elements; None: the axis as it is.
     """
-    axis: TokenAxis = explanation.axis if is_attributions(explanation) else explanation.key
+    axis: TokenAxis = explanation.axis if isinstance(explanation, Attributions) else explanation.key
     if count is None:
         return axis
     unit = elements(explanation)

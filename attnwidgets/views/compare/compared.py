@@ -15,7 +15,6 @@ from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.vectors import REDUCED, row
 from attnwidgets.views.compare.aligned_words import aligned, are_alike, axis_of, elements
 from attnwidgets.views.text.target_rows import row_axis
-from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +141,7 @@ class Compared:
 
     def _vector(self, index: int, layer: int, query: int | None, unit: str) -> Float:
         reading = self.reading(index, unit)
-        if is_attributions(reading):
+        if isinstance(reading, Attributions):
             values = reading.values
         elif self.how == "row":
             matrix = reading.matrix(nearest(reading.layers, layer))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._selecting import listed, pick
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.views.base.accepts import is_explanation, is_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def _explained(shown: Any, methods: Any) -> list[Item]:
     several_traces = sum(is_trace(given) for _, given in pairs) > 1
     items = []
     for name, given in pairs:
-        if is_explanation(given):
+        if isinstance(given, (MixingMap, Attributions)):
             items.append(Item(name or given.title, given))
         else:
             model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]

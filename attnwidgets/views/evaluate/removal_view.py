@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.accepts import is_explanation, is_trace
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.view import View
 from attnwidgets.views.evaluate.handlers import Removals, resolve_operator, stack_of
 
@@ -81,7 +83,7 @@ class RemovalView(View):
         if explanation is not None:
             name = result_name(explanation)
             shown = source_of(explanation, 1, name, target)(0, trace)
-            if not is_explanation(shown):
+            if not isinstance(shown, (MixingMap, Attributions)):
                 raise TypeError(
                     f"RemovalView(): {name!r} returned {type(shown).__name__}, not Attributions or MixingMap."
                 )

@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.views.base.options import ColorOptions
 from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions
-from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +95,7 @@ class HeadGrid(Intervening):
 
             main = self._explanations[0]
             [statistic] = named(self._grid["sort"])
-            is_map = not is_attributions(main) and not main.known("signed")
+            is_map = not isinstance(main, Attributions) and not main.known("signed")
             refusal = statistic.refusal(Roles(main)) if is_map else "statistics need rows of shares"
             if refusal:
                 raise ValueError(f"HeadGrid(sort={statistic.name!r}): {refusal}.")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.base.accepts import is_explanation, is_trace
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
@@ -141,7 +143,7 @@ def _with_queries(trace: Any) -> Any:
     """
     if not is_trace(trace):
         kind = type(trace).__name__
-        hint = "; give the trace that it explains" if is_explanation(trace) else ""
+        hint = "; give the trace that it explains" if isinstance(trace, (MixingMap, Attributions)) else ""
         raise TypeError(f"NeuronView() shows a trace, not {kind}{hint}: aw.trace(model, tokenizer, text).")
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 

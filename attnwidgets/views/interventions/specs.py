@@ -10,7 +10,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
-from attnwidgets.views.base.accepts import is_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.wire.axes import span
 
 if TYPE_CHECKING:

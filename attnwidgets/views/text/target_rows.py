@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.views.wire.axes import target_labels
-from attnwidgets.views.wire.reader import is_attributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from attnwidgets.explanations import Attributions
-
-
-def are_attributions(shown: Any) -> bool:
-    """Return whether something is a non-empty list of attributions."""
-    several = isinstance(shown, (list, tuple)) and len(shown) > 0
-    return several and all(hasattr(item, "axis") and is_attributions(item) for item in shown)
 
 
 def target_rows(shown: Sequence[Attributions], title: str = "") -> Attributions:
