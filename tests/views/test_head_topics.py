@@ -17,7 +17,7 @@ TOKENS = ["[CLS]", "the", "cat", "sat", "on", "mats", ".", "[SEP]"]
 
 
 def asked(view, topic, source):
-    return view._questions.ask(topic, {"source": source})
+    return view._requests.answer(topic, {"source": source})
 
 
 def test_the_values_are_those_of_head_statistics(given):

@@ -21,18 +21,15 @@ PALETTES = ("viridis", "cividis", "greys", "red-blue", "orange-purple")
 """Palettes of weights, then of signed values; all can be told apart by colour-blind readers."""
 
 
-KEYWORDS = ("hide_special", "keep_mass", "threshold", "scale", "color_range", "palette")
-
-
 def checked_filters(
     view: str,
     *,
-    hide_special: bool | str = False,
-    keep_mass: float = 1.0,
-    threshold: float = 0.0,
-    scale: str | None = None,
-    color_range: str | None = None,
-    palette: str | None = None,
+    hide_special: bool | str,
+    keep_mass: float,
+    threshold: float,
+    scale: str | None,
+    color_range: str | None,
+    palette: str | None,
 ) -> dict[str, Any]:
     """Return the Filters of wire.ts that differ from what a view does by itself.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.text.target_rows import beside
-from attnwidgets.views.wire.reader import is_attributions
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.views.text.target_rows import target_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,10 +86,10 @@ class Entry:
             if foil is None:
                 return explain(self.trace, **options)
             contrast: Any = explain(self.trace, **options, foil=foil)
-            if not is_attributions(contrast):
+            if not isinstance(contrast, Attributions):
                 return contrast
             alone: list[Any] = [explain(self.trace, **(options | {"target": one})) for one in (target, foil)]
-            return beside([*alone, contrast], title=contrast.title)
+            return target_rows([*alone, contrast], title=contrast.title)
         except ValueError as error:  # "cross", say, leads from one sequence to another
             return error
 

@@ -9,7 +9,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.interventions.specs import checked
+from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.keys import asked_about, asked_of
 from attnwidgets.views.wire.reader import REDUCTIONS
@@ -115,6 +115,16 @@ class Selection(SharedModel):
     `"stack"` where there are several. Maps show the model as recorded; `view.interventions()` makes of
     them what `trace.rerun` takes. Assign the tuple anew to change it; `undo()` takes the last one back.
 
+    Views make their selection themselves: `view.selection`.
+
+    Args:
+        store: The matrices that it ranges over.
+        layer: Layer at first.
+        head: Head at first, or a reduction.
+        unit: Unit at first.
+        method: Method at first.
+        stack: Stack at first.
+
     Raises:
         IndexError: A layer, head, feature, pinned index, class or token out of range; the message
             names the range.
@@ -142,9 +152,18 @@ class Selection(SharedModel):
     reach: Reach | None = None
     """What interventions may name; None where no view has the trace."""
 
-    def __init__(self, store: TileStore, **traits: object) -> None:
+    def __init__(
+        self,
+        store: TileStore,
+        *,
+        layer: int = 0,
+        head: int | str = 0,
+        unit: str = "token",
+        method: str = "",
+        stack: str = "self",
+    ) -> None:
         self._stores: list[TileStore] = [store]
-        super().__init__(**traits)
+        super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack)
 
     def covers(self, store: TileStore) -> None:
         """Let this selection range over another store too (after `link`)."""
@@ -210,7 +229,7 @@ class Selection(SharedModel):
 
     @validate("interventions")
     def _check_interventions(self, proposal: dict[str, Any]) -> tuple[Spec, ...]:
-        return checked(proposal["value"], self.reach)
+        return checked_specs(proposal["value"], self.reach)
 
     @validate("unit")
     def _check_unit(self, proposal: dict[str, Any]) -> str:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import base64
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import anywidget
 from traitlets import Bytes, Dict, Unicode
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import refuse_unknown
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
-from attnwidgets.views.base.accepts import RECORDED, askable, check_units, is_trace, offered
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.accepts import RECORDED, accept, check_units
 from attnwidgets.views.base.csv_export import part_of_csv
-from attnwidgets.views.base.filters import KEYWORDS, checked_filters
+from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
+from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.text.target_rows import are_attributions, beside
-from attnwidgets.views.wire.handlers import Handler, Questions
+from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.sources import Source
@@ -62,21 +68,10 @@ class View(anywidget.AnyWidget):
     Args:
         shown: A MixingMap, Attributions or trace (then: its attention). A list of Attributions over the same
             elements is shown as rows on one scale, each named by its target.
-        marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
-        index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
-        title: Heading.
-        methods: What an Explorer offers; empty: everything there is.
-        units: Units offered ("token", "word", ...); empty: all.
-        layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
-        layout: ipywidgets Layout of the output.
-        hide_special: Leave special tokens out of maps and strips; "renormalise": and divide the rest of
-            every row by its sum, where rows are shares. What is left out is never drawn as a zero.
-        keep_mass: Show the largest values of every row, up to this share of its mass.
-        threshold: Show no value smaller than this.
-        scale: Colours by "linear", "sqrt" or "log"; None: "sqrt" in matrices, "linear" in texts.
-        color_range: "map": each map's own range; "all": one for all layers and heads.
-        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed values;
-            where it does not fit, the view's own.
+        marks: Outlined cells `(query, key)`, or outlined elements, counted in the displayed unit.
+        methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
+            method.
+        **options: The options in `_OPTIONS`.
 
     Raises:
         TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
@@ -84,13 +79,12 @@ class View(anywidget.AnyWidget):
     """
 
     _VIEW: ClassVar[str] = ""
+    _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, see `options`
     _MANY_METHODS: ClassVar[bool] = False
     _WITH_LAYERS: ClassVar[bool] = False
     _MARKS: ClassVar[str] = ""
-    _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
     PARTS: tuple[str, ...] = ()
 
     _esm = Unicode().tag(sync=True)
@@ -105,51 +99,48 @@ class View(anywidget.AnyWidget):
         shown: Any,
         *,
         marks: Sequence[Any] = (),
-        index_base: int = 0,
-        title: str = "",
         methods: Sequence[str] = (),
-        units: Sequence[str] = (),
-        layer: int | None = None,
-        head: int | str | None = None,
-        unit: str | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        **options: Unpack[FilterOptions],
     ) -> None:
-        taken = self._FILTERS if isinstance(self._FILTERS, tuple) else KEYWORDS if self._FILTERS else ()
-        filters = {name: unknown.pop(name) for name in taken if name in unknown}
-        for name in unknown:
-            common = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
-            known = (*self._KEYWORDS, *common, *taken)
-            near = suggest(name, known)
-            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
-        if index_base not in {0, 1}:
-            raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
-        methods, units = _names("methods", methods), _names("units", units)
-        if are_attributions(shown):
-            shown = beside(shown)
-        explanations, menu = offered(
-            self._VIEW, shown, methods, many=self._MANY_METHODS, layers=self._WITH_LAYERS
+        given = self._with_defaults(options)
+        if given["index_base"] not in {0, 1}:
+            raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
+        methods, units = _names("methods", methods), _names("units", given["units"])
+        accepted = accept(
+            self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
         )
-        check_units(self._VIEW, explanations, units)
-        main = explanations[0]
-        self._explanations = tuple(explanations)
-        self._menu = tuple(menu)
-        self._askable = askable(shown, explanations) if self._MANY_METHODS else {}
-        # What is named belongs into a page; what the menu only offers does not.
-        self._asked_for = bool(methods) or not is_trace(shown)
+        main = accepted.main
+        self._explanations, self._menu, self._askable = accepted.explanations, accepted.menu, accepted.askable
+        check_units(self._VIEW, self._explanations, units)
+        # A page holds what was named, and not what the menu merely offers.
+        self._is_named = bool(methods) or not is_trace(shown)
         self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
         self._options: dict[str, Any] = PLAIN_OPTIONS | {
-            "indexBase": index_base,
-            "title": str(title),
+            "indexBase": given["index_base"],
+            "title": str(given["title"]),
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
-            "filters": checked_filters(self._VIEW, **filters),
+            "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
-        self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
-        self._begin(layout, self._connect(fixed=not self._MANY_METHODS and main is shown))
+        self._wanted: dict[str, Any] = {name: given[name] for name in ("layer", "head", "unit")}
+        self._begin(given["layout"], self._connect(fixed=not self._MANY_METHODS and main is accepted.shown))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        bases = [base for base in cls.__mro__[1:] if issubclass(base, View)]
+        inherited = not any("__init__" in vars(base) for base in (cls, *bases[:-1]))
+        offered = {"marks": cls._MARKS, "methods": cls._MANY_METHODS} if inherited else {}
+        write_out(cls, cls._OPTIONS, bases, [name for name, is_offered in offered.items() if not is_offered])
+
+    @classmethod
+    def _with_defaults(cls, options: FilterOptions | TitleOptions) -> dict[str, Any]:
+        """Return the options with the defaults of those not given; a TypeError for what this view lacks."""
+        unknown = [name for name in options if name not in cls._OPTIONS.__annotations__]
+        refuse_unknown(cls._VIEW, unknown, signature(cls).parameters)
+        return {**DEFAULTS, **options}
 
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
         """Open the widget, with the store and the selection of `_connect`."""
@@ -161,9 +152,9 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
-        page = Handler(self._copy, runs_model=True)
-        self._questions = Questions({"csv": Handler(self._csv), "page": page, **self._topics()}, self._tell)
-        self.on_msg(lambda _, content, __: self._questions.receive(content))
+        common = {"csv": Handler(self._csv), "page": Handler(self._copy, runs_model=True)}
+        self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
+        self.on_msg(lambda _, content, __: self._requests.receive(content))
         CELLS.mark(self)
 
     def _csv(self, **place: Any) -> Answer:
@@ -184,21 +175,21 @@ class View(anywidget.AnyWidget):
         """Return the options that the reader changes, as they are now."""
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
-    def _topics(self) -> Mapping[str, Handler]:
-        """Return what this view's browser side may ask; called once, at the end of `__init__`."""
+    def _handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
         return {}
 
-    def questions_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
-        """Yield topic, arguments and a function for the answer of what this view tells without a kernel."""
-        return self._questions.for_page()
+    def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
+        """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
+        return self._requests.for_page()
 
     def add_options(self, **options: Any) -> None:
         """Tell the browser side more than the options of every view."""
         self._options |= options
         self.options = self._options | self._readers() | options
 
-    def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
-        if self.comm is not None:  # closed while the question was on its way
+    def _send_reply(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        if self.comm is not None:  # the view may have been closed in the meantime
             self.send(reply, list(buffers))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
@@ -272,7 +263,7 @@ class View(anywidget.AnyWidget):
 
     def follow_registry(self) -> None:
         """Offer also what was registered since, where this view offers everything; asked after every cell."""
-        if self.comm is None or self._asked_for or not self._menu or not outdated(self._menu, RECORDED):
+        if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
@@ -298,7 +289,7 @@ class View(anywidget.AnyWidget):
         Args:
             layers: Only these; None: all.
         """
-        if not self._asked_for:
+        if not self._is_named:
             return
         for key, entry in self.store.menu.items():
             if key in self._keys and not entry.refusal:
@@ -323,7 +314,7 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             return
         CELLS.forget(self)
-        self._questions.close()
+        self._requests.close()
         super().close()
         # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
         self.__dict__.pop("_repr_mimebundle_", None)
@@ -350,7 +341,7 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
-        self.opening = self._questions.opening(OPENING_BYTES)
+        self.opening = self._requests.opening(OPENING_BYTES)
         found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = found if isinstance(found, tuple) else (found or {}, {})
         if "image/png" not in (exclude or ()):
@@ -370,12 +361,11 @@ class View(anywidget.AnyWidget):
 
     def _png(self) -> bytes:
         from attnwidgets.explanations.results.pictures import png
-        from attnwidgets.views.still.saving import overview_png
-        from attnwidgets.views.still.view_state import Shown
+        from attnwidgets.views.still.figures import overview_png
+        from attnwidgets.views.still.view_state import ViewState
 
-        looked = Shown.of(self)
-        if looked.source.long:  # the matrix that is looked at, not a layer
-            return overview_png(looked)
+        if ViewState.of(self).source.long:  # the selected matrix instead of a layer
+            return overview_png(self)
         shown = self._explanations[0]
         # A picture that stands in for the view is not worth running the model for.
         ready = getattr(shown, "computed_layers", None)
@@ -387,23 +377,30 @@ class View(anywidget.AnyWidget):
     # -- leaving -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, dpi: int = 200) -> Path:
-        """Write what this view shows now as a figure: the layer, head and pinned cell selected, the filters.
+        """Write what this view shows now as a figure: selected layer, head and pinned cell, with the filters.
 
-        No browser is needed. For papers: a PDF keeps its fonts, and labels are never read as formulas.
-        There are figures of Heatmap, HeadGrid, TokenStrip and HeadView; every view has a button that saves
+        Needs no browser. For papers: a PDF keeps its fonts, and labels are never read as formulas. Heatmap,
+        HeadGrid, TokenStrip, HeadView and ScorecardView have figures; every view has a button that saves
         exactly what is on the page.
 
         Args:
-            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+            path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
             dpi: Dots per inch of a PNG.
 
         Raises:
-            TypeError: There is no figure of such a view.
-            ValueError: Another ending.
+            TypeError: This kind of view has no figure.
+            ValueError: Another suffix.
         """
-        from attnwidgets.views.still.saving import save_view
+        from attnwidgets.views.still.saving import save_figure
 
-        return save_view(self, path, dpi=dpi)
+        return save_figure(self._figure, self.describe, path, dpi=dpi)
+
+    def _figure(self) -> Figure:
+        """Return what this view shows now as a matplotlib figure; a view that can be saved overrides this."""
+        raise TypeError(
+            f"{self._VIEW} has no figure. Save an aw.Heatmap, HeadGrid, TokenStrip or HeadView of what is "
+            "shown, or take the picture from the view's own corner (⋯)."
+        )
 
     def to_html(
         self,
@@ -436,12 +433,24 @@ class View(anywidget.AnyWidget):
 
 
 def link(first: View, *others: View) -> None:
-    """Let views of different traces share one selection: the first one's.
+    """Let views of different traces share one selection, the first view's.
 
-    Layers, heads and positions that a view does not have are shown at the nearest it has.
+    Where a view lacks the selected layer, head or position, it shows the nearest one it has.
+
+    Args:
+        first: View whose selection is shared.
+        others: Views that follow it.
 
     Raises:
-        TypeError: Something is not a view.
+        TypeError: An argument is not a view.
+
+    Example:
+        >>> cat, dog = (aw.trace(*aw.demo_model("encoder"), f"The {name} sat.") for name in ("cat", "dog"))
+        >>> views = [aw.Heatmap(cat), aw.Heatmap(dog)]
+        >>> aw.link(*views)
+        >>> views[0].selection.layer = 3
+        >>> views[1].selection.layer
+        3
     """
     for view in (first, *others):
         if not isinstance(view, View):

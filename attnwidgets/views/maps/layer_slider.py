@@ -1,4 +1,4 @@
-"""LayerSlider: see the class."""
+"""Controls of the shared selection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ class LayerSlider(View):
     """Controls of the shared selection: layer, head or reduction, unit; plays through the layers.
 
     It draws nothing itself: put it beside a Heatmap or TokenStrip of the same trace.
-    Arguments are those of `View`.
     """
 
     _VIEW = "LayerSlider"

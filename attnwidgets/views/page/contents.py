@@ -186,7 +186,7 @@ def answers_of(
     for view, name in zip(views, names, strict=True):
         archive = Archive()
         told = []
-        for topic, args, answer in progress(view.questions_for_page(), "answers of the page"):
+        for topic, args, answer in progress(view.answers_for_page(), "answers of the page"):
             if room < 0:
                 untold += 1
                 continue

@@ -75,6 +75,11 @@ def to_html(
         ValueError: `heads` or `layers` is another string than "all", there are no views, or `headings` are
             not as many as they.
         FileNotFoundError: The folder to write into does not exist.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.to_html([aw.Heatmap(trace), aw.TokenStrip(trace)], "cat.html", title="A cat").name
+        'cat.html'
     """
     from attnwidgets.views.base.view import View as BaseView
 

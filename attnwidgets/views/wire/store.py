@@ -12,7 +12,7 @@ from traitlets import Bytes, Dict
 from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
 from attnwidgets.views.wire.eager import Pack, opening_first
-from attnwidgets.views.wire.equality import divides, in_unit, is_special, same, units_of
+from attnwidgets.views.wire.equality import is_special, same
 from attnwidgets.views.wire.header import describe, looked_at
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
@@ -20,6 +20,7 @@ from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.units import divides, in_unit, units_of
 from attnwidgets.views.wire.validation import fault
 
 if TYPE_CHECKING:
