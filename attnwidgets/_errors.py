@@ -8,7 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +44,13 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
     for name in unknown:
         message = f"{function}() takes no keyword {name!r}.{suggest(name, choices)}"
         raise TypeError(f"{message} It takes: {', '.join(choices)}.")
+
+
+def require_choice(name: str, value: object, choices: Collection[str | None]) -> None:
+    """Raise a ValueError if the option `name` is none of `choices`; the message suggests the nearest."""
+    if value not in choices:
+        near = suggest(str(value), [choice for choice in choices if choice])
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, choices))}.{near}")
 
 
 def quoted(text: str, most: int = 60) -> str:
