@@ -220,7 +220,7 @@ def test_explore_shows_features_as_well(bert, sae, stats):
         (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable or aw\.FeaturePanel"),
         (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "no feature 20"),
         (lambda s, f: aw.FeatureTable(f, stats=f), TypeError, "not FeatureActivations"),
-        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 of them for 1 SAEs"),
+        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 statistics for 1 SAEs"),
         (lambda s, f: aw.FeatureTable(s, featur=3), TypeError, "'featur'.*'feature'"),
         (lambda s, f: aw.FeatureStrip(f, tab=[3]), TypeError, "'tab'.*'tabs'"),
         (lambda s, f: aw.FeatureStrip(f, index_bas=1), TypeError, "'index_bas'.*'index_base'"),
