@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:
@@ -22,6 +22,13 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
     for name in unknown:
         message = f"{function}() takes no keyword {name!r}.{suggest(name, choices)}"
         raise TypeError(f"{message} It takes: {', '.join(choices)}.")
+
+
+def require_choice(name: str, value: object, choices: Collection[str | None]) -> None:
+    """Raise a ValueError if the option `name` is none of `choices`; the message suggests the nearest."""
+    if value not in choices:
+        near = suggest(str(value), [choice for choice in choices if choice])
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, choices))}.{near}")
 
 
 def quoted(text: str, most: int = 60) -> str:
