@@ -202,7 +202,7 @@ def test_explore_shows_features_as_well(bert, sae, stats):
     found = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)
     assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
     assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
-    with pytest.raises(ValueError, match="states of width 8, and"):
+    with pytest.raises(ValueError, match="states of width 8, but"):
         aw.explore(*bert, "the cat", features=made.sae(site=made.SITE))
 
 
