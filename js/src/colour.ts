@@ -1,9 +1,10 @@
 /** From codes to colours: one table of 256 colours for each (encoding, range, scale, map). */
 
 import { COLORMAPS } from "./colormaps.ts";
-import type { Theme } from "./context.ts";
+
 import { HIDDEN, valueTable } from "./wire/codec.ts";
 
+export type Theme = "light" | "dark";
 export type MapName = keyof typeof COLORMAPS;
 export type Mode = "linear" | "sqrt" | "log";
 export type Rgb = readonly [number, number, number];

@@ -1,6 +1,7 @@
 /** Small things every view needs from the page: elements, safe text, themes, keys, words for screen readers. */
+
+import type { Theme } from "./colour.ts";
 import { luminance, type Rgb } from "./colour.ts";
-import type { Theme } from "./context.ts";
 
 type TagOf<S extends string> = S extends `${infer Tag}.${string}` ? Tag : S;
 type ElementOf<S extends string> =

@@ -5,13 +5,13 @@
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
 import { atEnd, fill, h, isOutside, on, whenShown } from "./dom.ts";
-import { settleTableCell } from "./settle.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles/core.css";
-import { renderHeatmap } from "./views/Heatmap.ts";
-import { renderLayerSlider } from "./views/LayerSlider.ts";
-import { renderTokenStrip } from "./views/TokenStrip.ts";
-import { createPool, type TilePool } from "./wire/pool.ts";
+import { settleTableCell } from "./tableCells.ts";
+import { renderHeatmap } from "./views/maps/Heatmap.ts";
+import { renderLayerSlider } from "./views/maps/LayerSlider.ts";
+import { renderTokenStrip } from "./views/text/TokenStrip.ts";
+import { createPool, type TilePool } from "./wire/tilePool.ts";
 import type { RuntimeState } from "./wire/wire.ts";
 
 const STYLE_ID = "aw-style";

@@ -1,7 +1,28 @@
 /** The shared selection: reading and writing it, and finding what it means for one view's store. */
 import type { AnyModel } from "@anywidget/types";
-import type { Resolved, SelectionStore } from "./context.ts";
+
 import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions } from "./wire/wire.ts";
+
+/** The shared selection, as one view sees it. */
+export interface SelectionStore {
+  get<K extends keyof SelectionState>(key: K): SelectionState[K];
+  /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
+  set(values: Partial<Omit<SelectionState, "hover">>): void;
+  /** Preview a cell; stays in the browser. */
+  hover(cell: Cell | null): void;
+  /** Pin a cell; pinning the pinned cell again, or null, unpins. */
+  pin(cell: Cell | null): void;
+  subscribe(cb: (key: keyof SelectionState) => void, signal: AbortSignal): void;
+}
+
+/** What a view shows now, after its options and the selection were matched with what the store has. */
+export interface Resolved {
+  source: Source;
+  layer: number;
+  head: HeadKey;
+  /** Said in the header line when the selection could not be followed: "layer 11 is not in rollout: showing 5". */
+  notes: string[];
+}
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 

@@ -1,5 +1,5 @@
 /** An explanation taken away, token by token. */
-import { renderRemovalView } from "../views/RemovalView.ts";
+import { renderRemovalView } from "../views/evaluate/RemovalView.ts";
 import CSS from "./removal.css";
 
 export const style = CSS;

@@ -1,17 +1,17 @@
 /** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
 
 import { createWatch, fill, flag, h, on, put } from "../dom.ts";
-import { filterPlace } from "../filters.ts";
 import { createAnswers } from "../wire/answers.ts";
-import { chooseMethod } from "./asked.ts";
-import { createHeading, only, view } from "./frame.ts";
-import { renderHeatmap } from "./Heatmap.ts";
+import { filterPlace } from "./base/filters.ts";
+import { createMenu } from "./base/menu.ts";
+import { chooseMethod } from "./base/methodChoice.ts";
+import { methodsOf, stacksOf } from "./base/navigation.ts";
+import { createHeading, only, view } from "./base/view.ts";
 import { headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
-import { renderLayerSlider } from "./LayerSlider.ts";
-import { createMenu } from "./menu.ts";
-import { renderPredictions } from "./Predictions.ts";
-import { methodsOf, stacksOf } from "./steps.ts";
-import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
+import { renderHeatmap } from "./maps/Heatmap.ts";
+import { renderLayerSlider } from "./maps/LayerSlider.ts";
+import { renderPredictions } from "./text/Predictions.ts";
+import { hasManyTargets, renderTokenStrip } from "./text/TokenStrip.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));

@@ -2,9 +2,11 @@
  * What a view asks its own Python twin, beyond the matrices of the store: one topic with arguments, one answer in JSON
  * with its buffers. Of each topic one question is in flight and the latest wins; what was answered is kept.
  */
-import type { Job, ViewContext } from "../context.ts";
+
+import type { ViewContext } from "../context.ts";
 import { atEnd } from "../dom.ts";
-import type { Answer } from "./opening.ts";
+import type { Answer } from "./embeddedAnswers.ts";
+import type { Job } from "./jobs.ts";
 import type { Question, QuestionReply } from "./wire.ts";
 
 /** Without news for so long, a question is given up. What runs a model tells its progress meanwhile. */

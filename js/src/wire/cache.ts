@@ -1,9 +1,9 @@
 /** What of a store is in the browser: the eager bytes, and what replies brought, the least used forgotten first. */
 
-import type { ThumbSheet, Tile } from "../context.ts";
 import { decodeThumbs, decodeTile } from "./codec.ts";
 import { createEager, type Eager, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
+import type { ThumbSheet, Tile } from "./tile.ts";
 import type { AnyTileMeta, Part, Placed, Reply } from "./wire.ts";
 
 /** Bytes of decoded tiles kept; thumbnails and exact rows may take a fraction of that each. */

@@ -1,6 +1,7 @@
 /** Decoding tiles: codes to values, and values to as many digits as the code can stand for. */
-import type { Codes, ThumbSheet, Tile } from "../context.ts";
+
 import { withinError } from "../numbers.ts";
+import type { Codes, ThumbSheet, Tile } from "./tile.ts";
 import type { AnyTileMeta, Thumbs, TileMeta } from "./wire.ts";
 
 /** The code of what a filter leaves out, or what a row cannot read: no zero. */

@@ -1,7 +1,7 @@
 /** What came with the header: thumbnails and the first tiles, cut out of one block of bytes when they are looked at. */
 import type { AnyModel } from "@anywidget/types";
-import type { ThumbSheet, Tile } from "../context.ts";
 import { decodeThumbs, decodeTile } from "./codec.ts";
+import type { ThumbSheet, Tile } from "./tile.ts";
 import type { HeadKey, Placed, StoreState } from "./wire.ts";
 
 export type StoreModel = AnyModel<StoreState & Record<string, unknown>>;

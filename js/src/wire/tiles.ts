@@ -5,15 +5,60 @@
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
 
-import type { Job, Status, TileClient } from "../context.ts";
 import { atEnd } from "../dom.ts";
-import { baseOf } from "../views/asked.ts";
-import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./asks.ts";
 import { createCache, type DataReply } from "./cache.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
-import { createRows } from "./rows.ts";
+import { createRows } from "./exactRows.ts";
+import type { Job } from "./jobs.ts";
+import { createWorks } from "./jobs.ts";
+import { baseKey } from "./keys.ts";
+import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./requests.ts";
+import type { ThumbSheet, Tile } from "./tile.ts";
 import type { HeadKey, Reply, Request } from "./wire.ts";
-import { createWorks } from "./works.ts";
+
+/** "ok": answers arrive. "waiting": a request is unanswered. "no-kernel": given up for now; any answer recovers. */
+export interface Status {
+  state: "ok" | "waiting" | "no-kernel";
+  /** Words for the user, empty when all is well. Says what still works. */
+  message: string;
+}
+
+/** Matrices of one store, shared by all views of it. Sources are named by `Source.id`. */
+export interface TileClient {
+  /** The tile if it is in the browser. Synchronous; never sends anything. */
+  get(source: string, layer: number, head: HeadKey): Tile | undefined;
+  /**
+   * Ask for a tile; returns at once, "tiles" is announced when it is there. Within a `slot` the latest request
+   * replaces older ones that were not sent yet. Views that need several tiles at a time name a slot for each.
+   */
+  request(source: string, layer: number, head: HeadKey, slot?: string): void;
+  /**
+   * Ask for several heads of a layer in one message. What does not fit into one is asked for again when "tiles" is
+   * announced, until every head is here or `failure` says why not.
+   */
+  requestHeads(source: string, layer: number, heads: HeadKey[]): void;
+  /**
+   * Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). A `quiet` wish that is
+   * in vain is not told.
+   */
+  row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
+  /** Why the store refused this tile (without layer and head: these thumbnails), if it did. */
+  failure(source: string, layer?: number, head?: HeadKey): string | undefined;
+  /**
+   * Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. Of a source in parts
+   * those `from` the places of a layer and a head on are asked for; null: none.
+   */
+  thumbs(source: string, from?: readonly [number, number] | null): ThumbSheet | undefined;
+  /** Have a method made, with the layer looked at, unless it is here; then `done` is called. The latest wins. */
+  make(method: string, layer: number, done: () => void): void;
+  /** What is computed now, once it takes longer than a moment. */
+  job(): Job | null;
+  /** Stop that. */
+  cancel(): void;
+  /** Called when a tile arrived or was refused, and when the status changed. */
+  subscribe(cb: () => void, signal: AbortSignal): void;
+  status(): Status;
+}
 
 export const WAITING_AFTER = 1500;
 export const GONE_AFTER = 8000;
@@ -304,7 +349,7 @@ export function createTiles(): TileStore {
     } else if (msg.kind === "error") {
       problem = String(msg.message);
       // The menu that would say it is closed by now.
-      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseOf(mine.ask.source)}: ${problem}` };
+      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseKey(mine.ask.source)}: ${problem}` };
     } else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
     if (mine) {
       settle(mine, problem);

@@ -1,9 +1,9 @@
 /** Lines over layers, or over steps: a picture in SVG with an axis on each side, and a label at every line's end. */
 
-import type { Theme } from "../../context.ts";
+import type { Theme } from "../../colour.ts";
 import { fill, flag, h, thinned } from "../../dom.ts";
 import { roundUp, tickText } from "../../numbers.ts";
-import { textWidth } from "../map/labels.ts";
+import { textWidth } from "../maps/labels.ts";
 import { rule, svg } from "./svg.ts";
 
 /** Hues that colour-blind readers tell apart, with a contrast of 3 on the page; dashes tell the rest apart. */

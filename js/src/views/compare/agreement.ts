@@ -2,11 +2,11 @@
 
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, flag, h, on, put } from "../../dom.ts";
-import { filtersOf } from "../../filters.ts";
-import { createSegments } from "../segments.ts";
+import { filtersOf } from "../base/filters.ts";
+import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
+import type { Told } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
-import type { Told } from "./told.ts";
 
 /** What `CompareView._agreement` says. */
 interface Agreements {

@@ -1,7 +1,7 @@
 /** How alike every two explanations rank: a small matrix of numbers on colour. A cell is two of them, to be compared. */
 
+import type { Theme } from "../../colour.ts";
 import { heatMap, luminance, mapTable, place, type Rgb } from "../../colour.ts";
-import type { Theme } from "../../context.ts";
 import { fill, flag, h, keyboard, on } from "../../dom.ts";
 
 /** What `CompareView._agreement` says of one measure. */

@@ -2,14 +2,14 @@
 
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, dress, fill, flag, h, on, put } from "../../dom.ts";
-import { filtersOf } from "../../filters.ts";
 import { tickText } from "../../numbers.ts";
+import { filtersOf } from "../base/filters.ts";
 import { type Band, createBand } from "../text/band.ts";
-import { peak } from "../text/reading.ts";
+import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip, type StripEvents } from "../text/strip.ts";
 import { gradient, shades } from "../text/stripColour.ts";
-import { difference } from "./comparing.ts";
-import type { Told } from "./told.ts";
+import { difference } from "./differences.ts";
+import type { Told } from "./rows.ts";
 
 /** What `CompareView._strips` says beside the values. */
 export interface Compared {

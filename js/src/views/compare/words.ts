@@ -1,14 +1,14 @@
 /** Several explanations in words: of one element, of two explanations, or of all. */
 
 import type { ViewContext } from "../../context.ts";
-import { filtersOf, leavesOut } from "../../filters.ts";
 import { printed } from "../../numbers.ts";
-import { nameOf } from "../readout.ts";
-import { plural } from "../steps.ts";
-import { largestOf } from "../text/reading.ts";
-import { byRank, difference, rankOf } from "./comparing.ts";
+import { nameOf } from "../base/cellValues.ts";
+import { filtersOf, leavesOut } from "../base/filters.ts";
+import { plural } from "../base/navigation.ts";
+import { largestOf } from "../text/rowValues.ts";
+import { byRank, difference, rankOf } from "./differences.ts";
+import type { Told } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
-import type { Told } from "./told.ts";
 
 /** Ranks in rows that were asked for. */
 const RANKS = new WeakMap<Float32Array, number[]>();

@@ -2,8 +2,8 @@
 import type { ViewContext } from "../../context.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
-import type { Answer } from "../../wire/opening.ts";
-import { axisOfText, optionsOf, saeShown } from "./looked.ts";
+import type { Answer } from "../../wire/embeddedAnswers.ts";
+import { axisOfText, optionsOf, saeShown } from "./features.ts";
 
 export interface Fired {
   feature: number;

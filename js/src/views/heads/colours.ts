@@ -1,6 +1,7 @@
 /** Colours of heads, as far apart as they get for readers with any colour vision, on a light and on a dark page. */
+
+import type { Theme } from "../../colour.ts";
 import { heatMap, luminance, mapTable } from "../../colour.ts";
-import type { Theme } from "../../context.ts";
 
 /**
  * Each was chosen to be farthest from those before it in OKLab, the nearest of normal, protan, deutan and tritan vision,

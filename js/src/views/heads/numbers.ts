@@ -1,9 +1,10 @@
 /** The numbers of a picture of heads: matrices of the heads shown, and single tokens where there is too much for all. */
 
-import type { Tile, ViewContext } from "../../context.ts";
-import { filtered, filtersOf, leavesOut, trimmed } from "../../filters.ts";
+import type { ViewContext } from "../../context.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
+import { filtered, filtersOf, leavesOut, trimmed } from "../base/filters.ts";
 import { along, type Edges, limited, type Pairs, type Side, strongest, type Values } from "./pairs.ts";
 
 /** Values of a layer beyond which a token is asked for, and not all that there is. */

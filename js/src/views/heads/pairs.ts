@@ -1,7 +1,7 @@
 /** Which pairs of tokens take part in a picture of heads, what a token reads and who reads it, and the strongest pairs. */
 
-import type { Codes, Tile } from "../../context.ts";
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
+import type { Codes, Tile } from "../../wire/tile.ts";
 import type { Axis } from "../../wire/wire.ts";
 
 /** Of a pair of texts: the query's and the key's. */

@@ -2,8 +2,8 @@
 import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
-import { nameOf } from "../readout.ts";
-import { plural } from "../steps.ts";
+import { nameOf } from "../base/cellValues.ts";
+import { plural } from "../base/navigation.ts";
 import type { Token } from "./numbers.ts";
 import { type Edge, type Edges, type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
 

@@ -1,7 +1,7 @@
 /** The list of what is active, each with a cross; undo and clear all. */
 import type { ViewContext } from "../../context.ts";
 import { atEnd, fill, h, on, put } from "../../dom.ts";
-import { view } from "../frame.ts";
+import { view } from "../base/view.ts";
 import { release, specsOf, specWords } from "./list.ts";
 
 export interface Bar {

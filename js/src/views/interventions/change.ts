@@ -4,10 +4,10 @@ import type { ViewContext } from "../../context.ts";
 import { fill, flag, h, put, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
-import { beforeAfter, type Outcome } from "../beforeAfter.ts";
-import { only, view } from "../frame.ts";
-import { percent } from "../predicted/percent.ts";
-import { createState } from "../state.ts";
+import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { only, view } from "../base/view.ts";
+import { percent } from "../text/predictions/percent.ts";
 import { specsOf } from "./list.ts";
 
 /** The twin of `Intervening._changed` in attnwidgets/views/interventions/handlers.py. */

@@ -2,7 +2,7 @@
 import type { ViewContext } from "../../context.ts";
 import { on, shortLabel } from "../../dom.ts";
 import type { HeadKey, Source, Spec } from "../../wire/wire.ts";
-import { headAddress } from "../steps.ts";
+import { headAddress } from "../base/navigation.ts";
 
 export const KNOCKS = "k: knock the head out, or put it back";
 

@@ -1,7 +1,7 @@
 /** A row of attention before and after, as two lanes of bars over the same keys. */
 import { h, on, put, setSizes, shortLabel, thinned } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import { sharp } from "../neuron/ink.ts";
+import { sharp } from "../heads/neuron/ink.ts";
 
 export interface Strips {
   element: HTMLElement;

@@ -1,5 +1,5 @@
 /** Finding a piece of text in a strip: also one that goes over several elements, and where labels mark their spaces. */
-import { carriesSpaces, continues } from "./reading.ts";
+import { carriesSpaces, continues } from "./rowValues.ts";
 
 /** Elements from the first to the last that holds a piece of what was looked for. */
 export type Hit = readonly [from: number, to: number];

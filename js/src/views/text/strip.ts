@@ -2,8 +2,8 @@
 import type { ViewContext } from "../../context.ts";
 import { flag, h, keyboard, on } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { navigation, plural } from "../steps.ts";
-import { step } from "./reading.ts";
+import { navigation, plural } from "../base/navigation.ts";
+import { step } from "./rowValues.ts";
 import { buildTokens } from "./tokens.ts";
 import { createUnderlay, type Underlay } from "./underlay.ts";
 

@@ -4,8 +4,8 @@
  * theme's ink stays readable on all of them (WCAG contrast >= 4.5, held by a test).
  */
 
+import type { Theme } from "../../colour.ts";
 import { heatMap, type Mode, mapTable, place, type Rgb } from "../../colour.ts";
-import type { Theme } from "../../context.ts";
 
 /** Text colour over the strip. Fixed per theme: recolouring never touches the text nodes. */
 export const INK: Record<Theme, Rgb> = { light: [27, 27, 27], dark: [242, 242, 242] };

@@ -2,8 +2,8 @@
 import type { ViewContext } from "../../context.ts";
 import { fill, flag, h, keyboard, on, put } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/wire.ts";
-import { only, view } from "../frame.ts";
-import { plural } from "../steps.ts";
+import { plural } from "../base/navigation.ts";
+import { only, view } from "../base/view.ts";
 import { findHits, type Hit } from "./find.ts";
 
 /** What the tools do to the strip that holds them; the context that they are given carries it. */

@@ -2,7 +2,7 @@
 
 import { h, safeText } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { carriesSpaces, continues } from "./reading.ts";
+import { carriesSpaces, continues } from "./rowValues.ts";
 import { CHUNK, type Chunk } from "./underlay.ts";
 
 /** Signs that tokenizers' display strings use for whitespace, and the character each stands for. */

@@ -1,7 +1,7 @@
 /** How finely a text is read: one button for each unit. */
 import type { ViewContext } from "../../context.ts";
 import { fill, h, on } from "../../dom.ts";
-import { plural, unitsOf } from "../steps.ts";
+import { plural, unitsOf } from "../base/navigation.ts";
 
 export function createUnits(ctx: ViewContext, signal: AbortSignal): { element: HTMLElement; show(): void } {
   const element = h("fieldset.segments", { "aria-label": "unit" });

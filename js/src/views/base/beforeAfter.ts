@@ -1,0 +1,44 @@
+/** What a model says before and after something was changed: a row for each outcome, with a bar for either side. */
+import { h, shortLabel } from "../../dom.ts";
+
+export interface Outcome {
+  label: string;
+  before: number;
+  after: number;
+  /** What is said beside the label. */
+  mark?: string;
+  /** Whether it is what the model says now, and was not before. */
+  turned?: boolean;
+}
+
+/** Differences that no print would show turn no arrow. */
+const STILL = 5e-4;
+
+/** A table of outcomes, printed as `print` does and with labels of up to `longest` characters. */
+export function beforeAfter(
+  what: string,
+  outcomes: readonly Outcome[],
+  print: (value: number) => string,
+  longest = 40,
+): HTMLElement {
+  const rows = outcomes.map(({ label, before, after, mark, turned }) => {
+    const bars = [before, after].map((value, i) => {
+      const bar = h("span");
+      bar.style.width = `${(100 * Math.max(0, Math.min(1, value))).toFixed(2)}%`;
+      return h(i ? "span.bar" : "span.bar.was", bar);
+    });
+    const up = after - before;
+    const text = shortLabel(label, longest);
+    const turn = Math.abs(up) < STILL ? "" : up > 0 ? "up" : "down";
+    return h(
+      "tr",
+      turned ? { "data-turn": turn, "data-turned": "" } : { "data-turn": turn },
+      h("th", { scope: "row", title: text }, h("bdi", text), h("small", mark ? ` ${mark}` : "")),
+      h("td", print(before)),
+      h("td", h("div.both-bars", { "aria-hidden": "true" }, ...bars)),
+      h("td", print(after)),
+    );
+  });
+  const heads = [what, "before", "", "after"].map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
+  return h("table.both", h("thead", h("tr", ...heads)), h("tbody", ...rows));
+}

@@ -1,0 +1,85 @@
+/** What all views share: how long they live, the words above their picture, and the line of text below it. */
+import type { Change, RenderView, ViewContext } from "../../context.ts";
+import { assign, atEnd, fill, h, on, put } from "../../dom.ts";
+
+type Update = (changed: ReadonlySet<Change>) => void;
+
+/**
+ * A view from a function that fills `root` and returns how to follow changes. It is updated once at the start,
+ * with no changes named; what listens to `signal` ends with the view.
+ */
+export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortSignal) => Update): RenderView {
+  return (ctx, root) => {
+    const stop = new AbortController();
+    const close = (): void => {
+      stop.abort();
+      fill(root);
+    };
+    const update = build(ctx, root, stop.signal);
+    ctx.onChange(update, stop.signal);
+    atEnd(ctx.signal, () => stop.abort());
+    update(new Set());
+    return close;
+  };
+}
+
+/** Whether these names, and no others, changed. */
+export function only(changed: ReadonlySet<Change>, ...names: Change[]): boolean {
+  return changed.size > 0 && [...changed].every((name) => names.includes(name));
+}
+
+export interface Heading {
+  elements: HTMLElement[];
+  /** Say where the view looks; returns the title shown. */
+  show(where: string, title?: string): string;
+}
+
+/** Title, place, controls and notes; what was cut off the input; whether the kernel answers. */
+export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Heading {
+  const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
+  const warning = h("div.warning", { role: "note" });
+  const status = h("div.warning.status", { role: "status" });
+  const [doing, steps, bar] = [h("span", { role: "status" }), h("span", { "aria-hidden": "true" }), h("progress")];
+  const stop = h("button.button", { type: "button" }, "Cancel");
+  const work = h("div.row.work", doing, bar, steps, stop);
+  on(stop, ctx.signal, { click: () => ctx.tiles.cancel() });
+  return {
+    elements: [h("div.row.head", title, place, ...controls, note), work, warning, status],
+    show(where, fallback) {
+      const { source, notes } = ctx.resolved();
+      const name = ctx.options.title || (fallback ?? source.title);
+      put(title, name);
+      put(place, where && source.stack !== "self" ? `${source.stack} · ${where}` : where);
+      put(note, [source.note, ...notes].filter(Boolean).join(" · "));
+      put(warning, source.warning);
+      put(status, ctx.tiles.status().message);
+      const job = ctx.tiles.job();
+      assign(work, { hidden: !job });
+      put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
+      assign(bar, { hidden: !job?.total, max: job?.total ?? 1, value: job?.done ?? 0 });
+      put(steps, job?.total ? `${job.done} of ${job.total}` : "");
+      return name;
+    },
+  };
+}
+
+export interface Readout {
+  elements: HTMLElement[];
+  /** Show a line; `aloud` also says it to screen readers. */
+  show(text: string, aloud: boolean): void;
+}
+
+/** A line of text, and a polite region that says once, at the end, what changes quickly. */
+export function createReadout(): Readout {
+  const line = h("div.readout", { "aria-hidden": "true" });
+  const region = h("div.sr", { role: "status" });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return {
+    elements: [line, region],
+    show(text, aloud) {
+      if (!put(line, text) || !aloud) return;
+      clearTimeout(timer);
+      timer = setTimeout(() => put(region, text), 150);
+    },
+  };
+}
