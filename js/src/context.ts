@@ -7,7 +7,7 @@
 import type { AnyModel, Host } from "@anywidget/types";
 import type { Theme } from "./colour.ts";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
-import { createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
+import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
 import { type Opened, opened } from "./wire/embeddedAnswers.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
@@ -44,6 +44,8 @@ export interface ViewContext {
   resolved(): Resolved;
   /** Of attributions, where in what they say of every layer the view looks; of a map, `resolved()`. */
   layered(): Resolved;
+  /** Of attributions at the input, the same in a layer, and the other way round; null if there is no such pair. */
+  counterpart(): Resolved | null;
   /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
   axisOf(id: string): Axis;
   /** Pinned or hovered cell in the indices of the shown source; null where there is none. */
@@ -162,6 +164,7 @@ export async function createContext(
         return found;
       },
       layered: () => layered(header(), ctx.resolved(), selection),
+      counterpart: () => counterpart(header(), ctx.resolved(), selection),
       source: () => ctx.resolved().source,
       axisOf(id) {
         const axis = header().axes[id];

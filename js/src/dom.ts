@@ -40,6 +40,12 @@ export function put(el: Element, text: string): boolean {
   return true;
 }
 
+/** Make an element at least as wide as `texts`, so that nothing moves if it shows one of them instead. */
+export function reserve(el: HTMLElement, ...texts: string[]): void {
+  const room = texts.join("\n");
+  if (el.dataset.room !== room) el.dataset.room = room;
+}
+
 /** Set those properties that differ: a page that is told what it knows prepares to be drawn again. */
 export function assign<E extends object>(el: E, values: Partial<E>): void {
   for (const name in values) if (el[name] !== values[name]) el[name] = values[name] as E[typeof name];

@@ -24,6 +24,9 @@ export interface Resolved {
   notes: string[];
 }
 
+const BY_LAYER = ":layers";
+const isByLayer = (method: string): boolean => method.endsWith(BY_LAYER);
+
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
 const KEYS: (keyof SelectionState)[] = [
@@ -204,11 +207,17 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   return { source, layer, head, notes };
 }
 
-/** The same for what attributions say of every layer, where they say anything; else as it is. */
-export function layered(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved {
+/** For attributions at the input, the same in every layer, and the other way round; null if the store has no such pair. */
+export function counterpart(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved | null {
   const { method, unit, stack } = shown.source;
-  const source = header.sources.find(({ id }) => id === `${method}:layers/${unit}/${stack}`);
-  if (!source) return shown;
+  const other = isByLayer(method) ? method.replace(BY_LAYER, "") : method + BY_LAYER;
+  const source = header.sources.find(({ id }) => id === `${other}/${unit}/${stack}`);
+  if (!source) return null;
   const layer = nearest(source.layers, selection.get("layer"));
   return { ...shown, source, layer, head: resolveHead(source, selection.get("head")) };
+}
+
+/** Attributions in every layer, if the store has them; otherwise `shown` itself. */
+export function layered(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved {
+  return (!isByLayer(shown.source.method) && counterpart(header, shown, selection)) || shown;
 }

@@ -69,7 +69,8 @@ export const renderExplorer = view((ctx, root, signal) => {
     heading.show("", header.model);
     const lost = ctx.tiles.status().state === "no-kernel";
     if (!isOther(header, options, source, ctx.layered().source, lost)) return;
-    method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method);
+    const next = ctx.counterpart()?.source.method;
+    method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method, next);
     const stacks = options.stack ? [] : stacksOf(header, source.method);
     stack.offer(
       stacks.map((name) => ({ value: name, label: name })),

@@ -1,5 +1,5 @@
 /** A choice that says of each item what it costs, or why it cannot be chosen: a select whose options have two lines. */
-import { fill, flag, h, keyboard, on } from "../../dom.ts";
+import { fill, flag, h, keyboard, on, reserve } from "../../dom.ts";
 
 export interface Item {
   value: string;
@@ -12,8 +12,8 @@ export interface Item {
 
 export interface Menu {
   field: HTMLElement;
-  /** Show what can be chosen; a single possibility is no choice and is hidden. */
-  offer(items: readonly Item[], current: string): void;
+  /** Show what can be chosen, hidden if that is a single item. The button keeps room for the label of `next`. */
+  offer(items: readonly Item[], current: string, next?: string): void;
 }
 
 export function createMenu(name: string, signal: AbortSignal, choose: (value: string) => void): Menu {
@@ -68,14 +68,15 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   });
   return {
     field,
-    offer(offered, current) {
+    offer(offered, current, next) {
       field.hidden = offered.length < 2;
-      const look = JSON.stringify([offered, current]);
+      const look = JSON.stringify([offered, current, next]);
       if (look === drawn) return;
       drawn = look;
       items = offered;
       chosen = items.findIndex(({ value }) => value === current);
       button.textContent = items[chosen]?.label ?? "";
+      reserve(button, ...items.flatMap(({ value, label }) => (value === next ? [`${label} ▾`] : [])));
       fill(
         list,
         ...items.map(({ label, note = "", off = false }, i) =>

@@ -1,6 +1,7 @@
 /** What all views share: how long they live, the words above their picture, and the line of text below it. */
 import type { Change, RenderView, ViewContext } from "../../context.ts";
-import { assign, atEnd, fill, h, on, put } from "../../dom.ts";
+import { assign, atEnd, fill, h, on, put, reserve } from "../../dom.ts";
+import type { Resolved } from "../../selection.ts";
 
 type Update = (changed: ReadonlySet<Change>) => void;
 
@@ -30,8 +31,11 @@ export function only(changed: ReadonlySet<Change>, ...names: Change[]): boolean 
 
 export interface Heading {
   elements: HTMLElement[];
-  /** Say where the view looks; returns the title shown. */
-  show(where: string, title?: string): string;
+  /**
+   * Say where the view looks; returns the title shown. As a function, `where` also gives the words for what a click may
+   * show next, and the heading keeps room for them.
+   */
+  show(where: string | ((shown: Resolved) => string), title?: string): string;
 }
 
 /** Title, place, controls and notes; what was cut off the input; whether the kernel answers. */
@@ -46,10 +50,19 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
   return {
     elements: [h("div.row.head", title, place, ...controls, note), work, warning, status],
     show(where, fallback) {
-      const { source, notes } = ctx.resolved();
+      const shown = ctx.resolved();
+      const { source, notes } = shown;
       const name = ctx.options.title || (fallback ?? source.title);
       put(title, name);
-      put(place, where && source.stack !== "self" ? `${source.stack} · ${where}` : where);
+      const words = (at: Resolved): string => {
+        const text = typeof where === "string" ? where : where(at);
+        return text && at.source.stack !== "self" ? `${at.source.stack} · ${text}` : text;
+      };
+      put(place, words(shown));
+      const other = ctx.counterpart();
+      const next = [shown, ...(other ? [other] : [])];
+      if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
+      reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
       put(note, [source.note, ...notes].filter(Boolean).join(" · "));
       put(warning, source.warning);
       put(status, ctx.tiles.status().message);

@@ -56,7 +56,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const source = ctx.source();
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
     const where = whereWords(ctx);
-    const title = heading.show(`${where} · ${plural(source.unit)}, ${kind}`);
+    const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {
       ariaLabel:

@@ -1,7 +1,7 @@
 /** One row of a map in every layer: rows are layers, columns the tokens. Of attributions, the row of a target. */
 
 import { heatMap, lut } from "../../colour.ts";
-import { density, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../../dom.ts";
+import { density, fill, flag, h, keyboard, on, put, reserve, spotAt, watchWidth } from "../../dom.ts";
 import { printed, roundUp } from "../../numbers.ts";
 import { HIDDEN, LATER } from "../../wire/codec.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
@@ -126,7 +126,9 @@ export const renderLayerMap = view((ctx, root, signal) => {
     if (!size) return;
     const { source, layer } = ctx.layered();
     const at = source.layers.indexOf(layer);
-    put(back, `text: layer ${ctx.layerName(layer)} · back to the input`);
+    const backWords = (at: number): string => `text: layer ${ctx.layerName(at)} · back to the input`;
+    put(back, backWords(layer));
+    reserve(back, backWords(source.layers.at(-1) ?? layer));
     const [row, key] = spot ?? [at, ctx.cell("hover")?.key ?? -1];
     crosshair.move(size, { unit: "", query: spot ? row : -1, key }, { unit: "", query: at, key: -1 });
     left.mark(row, at);

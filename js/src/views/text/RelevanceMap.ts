@@ -16,9 +16,9 @@ export const renderRelevanceMap = view((ctx, root) => {
   fill(root, ...heading.elements, h("div.column", map, strip, layers));
   const inner = ctx.child({ title: "" });
   const update = (): void => {
-    const source = ctx.source();
-    const where = source.layers.length > 1 ? `${whereWords(ctx)} · ` : "";
-    root.ariaLabel = heading.show(where + plural(source.unit));
+    root.ariaLabel = heading.show(
+      (shown) => (shown.source.layers.length > 1 ? `${whereWords(ctx, shown)} · ` : "") + plural(shown.source.unit),
+    );
     map.hidden = !hasManyTargets(ctx);
     layers.hidden = ctx.layered().source.layers.length < 2;
   };

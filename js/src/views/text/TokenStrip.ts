@@ -5,7 +5,7 @@
  */
 
 import type { Change, ViewContext } from "../../context.ts";
-import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted } from "../../dom.ts";
+import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted, reserve } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
@@ -62,8 +62,9 @@ export const renderTokenStrip = view((around, root, signal) => {
     "aria-label": "colour intensity: lowers the value that gets the full colour",
     title: "Colour intensity: move right to see small values. Double-click resets.",
   });
-  const legend = h("span.field", low, ramp, high);
-  const sums = h("div.line");
+  const legend = h("span.field.legend", low, ramp, high);
+  const sum = h("span");
+  const sums = h("div.line.overlay", sum);
   const foot = h("div.row", what, legend, h("label.field", "intensity", intensity));
   let line = false;
   let edge: ((index: number) => number) | undefined;
@@ -205,6 +206,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
     });
     dress(ramp, { background: gradient(...look) });
+    flag(legend, "data-signed", signed);
     put(low, signed ? `−${tickText(top)}` : "0");
     const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
     put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
@@ -258,13 +260,19 @@ export const renderTokenStrip = view((around, root, signal) => {
     readout.show(words, true);
   };
 
-  /** What the values sum to, where a method conserves its target: of every strip, or of the row shown. */
-  const total = (source: Source, query: number): void => {
+  /** What the values sum to, for a method that conserves its target: in every strip, or in the row shown. */
+  const sumWords = (source: Source, query: number): string => {
     const labels = ctx.axisOf(source.query).labels;
     const lines = stacked()
       ? source.sums.map((line, row) => `${quoted(labels, row, 0)}: ${line}`)
       : source.sums.slice(query, query + 1);
-    put(sums, [...lines, source.verdict].filter(Boolean).join(" · "));
+    return [...lines, source.verdict].filter(Boolean).join(" · ");
+  };
+  const showSum = (source: Source, query: number): void => {
+    const other = ctx.counterpart();
+    put(sum, sumWords(source, query));
+    reserve(sums, other ? sumWords(other.source, query) : "");
+    sums.hidden = !(sum.textContent || sums.dataset.room);
   };
 
   /** Follow the selection, the tiles, the options and the theme. */
@@ -272,7 +280,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     if (!only(changed, "hover")) {
       build(source);
-      const title = heading.show(`${whereWords(ctx)} · ${plural(source.unit)}`);
+      const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}`);
       units.show();
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
     }
@@ -281,7 +289,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (reading) {
       paint();
       say(reading);
-      total(source, reading.query);
+      showSum(source, reading.query);
       return;
     }
     tiles.request(source.id, layer, head);
