@@ -29,11 +29,11 @@ export type Change = keyof SelectionState | "tiles" | "header" | "options" | "th
 export interface ViewContext {
   readonly el: HTMLElement;
   readonly signal: AbortSignal;
-  /** The view's own model, for what only its Python twin knows (`answers.ts`). */
+  /** The view's own model, for requests that only its Python twin can answer (`answers.ts`). */
   readonly model: AnyModel<ViewState>;
-  /** What it told already. */
+  /** Answers that arrived together with the view. */
   readonly opening: readonly Opened[];
-  /** Every view there is, by name: what a view holds of another part's. */
+  /** All loaded views by name, so that one view can show another that lives in another part. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
   readonly selection: SelectionStore;
@@ -42,18 +42,18 @@ export interface ViewContext {
   header(): Header;
   source(): Source;
   resolved(): Resolved;
-  /** Of attributions, where in what they say of every layer the view looks; of a map, `resolved()`. */
+  /** For attributions, the selected layer of their by-layer values; for a map, the same as `resolved()`. */
   layered(): Resolved;
-  /** Of attributions at the input, the same in a layer, and the other way round; null if there is no such pair. */
+  /** For attributions at the input, the same attributions in a layer, and vice versa; null if there is no such pair. */
   counterpart(): Resolved | null;
   /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
   axisOf(id: string): Axis;
-  /** Pinned or hovered cell in the indices of the shown source; null where there is none. */
+  /** Pinned or hovered cell in the indices of the shown source; null if there is none. */
   cell(which: "pinned" | "hover"): Cell | null;
   /** Layer or head as shown: counted from `options.indexBase`. */
   layerName(layer: number): string;
   headName(head: HeadKey): string;
-  /** One call for all changes of one turn of the event loop, until `signal` ends it. */
+  /** Called once for all changes in one turn of the event loop, until `signal` aborts. */
   onChange(cb: (changed: ReadonlySet<Change>) => void, signal: AbortSignal): void;
   /** The same store, selection and changes with other options, for views inside a view. */
   child(options: Partial<ViewOptions>): ViewContext;
@@ -62,7 +62,7 @@ export interface ViewContext {
 /** A view inside a root element; returns its cleanup. */
 export type RenderView = (ctx: ViewContext, root: HTMLElement) => () => void;
 
-/** What anywidget, or the standalone host, gives to a view. */
+/** What anywidget or the standalone host passes to a view. */
 export interface ViewProps {
   model: AnyModel<ViewState>;
   el: HTMLElement;
@@ -83,8 +83,8 @@ const DEFAULT_OPTIONS: ViewOptions = {
 };
 
 /**
- * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel, `views` are
- * those that it may hold.
+ * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel; `views` are
+ * the views it may contain.
  */
 export async function createContext(
   props: ViewProps,
@@ -104,7 +104,7 @@ export async function createContext(
   let pending: Set<Change> | null = null;
   let theme = themeOf(el);
 
-  /** Counts what `resolved` depends on. */
+  /** Incremented whenever something changes that `resolved` depends on. */
   let version = 0;
 
   const notify = (what: Change): void => {
@@ -114,7 +114,7 @@ export async function createContext(
       return;
     }
     pending = new Set([what]);
-    // Several traits may change in one message: views draw once, with all of them set.
+    // One message may change several traits: views draw once, after all of them are set.
     queueMicrotask(() => {
       const changed = pending ?? new Set<Change>();
       pending = null;

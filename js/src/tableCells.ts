@@ -1,8 +1,8 @@
-/** Pages that lay a view out once and do not look again. */
+/** A fix for table cells that keep an outdated height. */
 
 /**
- * Chromium keeps the height of a scrolling table cell when what is in it grows later. nbconvert puts every output
- * into such a cell, and a view takes its height only when it knows its width: lay the cell out again.
+ * Chromium keeps the height of a scrolling table cell when its content grows later. nbconvert puts every output into
+ * such a cell, and a view has no height until it knows its width: force a new layout of the cell.
  */
 export function settleTableCell(root: HTMLElement, signal: AbortSignal): void {
   const observer = new ResizeObserver(() => {
@@ -11,7 +11,7 @@ export function settleTableCell(root: HTMLElement, signal: AbortSignal): void {
       if (at.scrollHeight <= at.clientHeight + 1) return;
       const { minHeight } = at.style;
       at.style.minHeight = "1px";
-      void at.offsetHeight; // lays out
+      void at.offsetHeight; // forces layout
       at.style.minHeight = minHeight;
       return;
     }

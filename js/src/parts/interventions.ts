@@ -1,4 +1,4 @@
-/** Pulling the interventions: heads knocked out, rows of attention set, and what the model then says. */
+/** Interventions: heads knocked out, rows of attention set, and the resulting prediction. */
 
 import { renderActiveList } from "../views/interventions/bar.ts";
 import { renderChangedPrediction } from "../views/interventions/change.ts";

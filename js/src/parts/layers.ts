@@ -1,4 +1,4 @@
-/** What a method says of every layer. */
+/** A method's values in every layer. */
 
 import { renderLayerProfile } from "../views/compare/LayerProfile.ts";
 import { renderLayerMap } from "../views/maps/LayerMap.ts";

@@ -1,4 +1,4 @@
-/** An explanation taken away, token by token. */
+/** Removing the tokens that an explanation ranks highest, one by one. */
 import { renderRemovalView } from "../views/evaluate/RemovalView.ts";
 import CSS from "./removal.css";
 

@@ -1,4 +1,4 @@
-/** The corner that every view has. */
+/** The menu in the corner of every view. */
 import { renderTools } from "../views/base/Tools.ts";
 import CSS from "./tools.css";
 

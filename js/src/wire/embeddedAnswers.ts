@@ -1,7 +1,7 @@
-/** What a view asks as it opens travels with it: the answers, cut out of one block of bytes. */
+/** Answers embedded in a view for its first requests, cut out of one block of bytes. */
 import type { Opening } from "./wire.ts";
 
-/** What Python told: JSON and its buffers. */
+/** An answer from Python: JSON and buffers. */
 export interface Answer<T> {
   meta: T;
   buffers: DataView[];
@@ -19,7 +19,7 @@ export function opened(packed: DataView | null | undefined): Opened[] {
   let at = packed.byteOffset + 4;
   const next = (length: number): DataView => {
     at += length;
-    return new DataView(packed.buffer.slice(at - length, at)); // a copy begins where numbers may begin
+    return new DataView(packed.buffer.slice(at - length, at)); // a copy, so that numbers are aligned
   };
   const told: Opening[] = JSON.parse(new TextDecoder().decode(next(packed.getUint32(0, true))));
   return told.map(({ topic, args, meta, lengths }) => ({ topic, args, answer: { meta, buffers: lengths.map(next) } }));

@@ -1,4 +1,4 @@
-/** Exact rows that views wait for: the newest few are asked for, and nobody waits for ever. */
+/** Requests for exact rows: only the newest few are kept, and none waits forever. */
 import type { RowAsk } from "./requests.ts";
 
 type Done = (values: Float32Array | null) => void;
@@ -6,9 +6,9 @@ type Done = (values: Float32Array | null) => void;
 const QUEUED = 4;
 
 export interface RowWishes {
-  /** The one to ask for next. */
+  /** The next request to send. */
   next(): RowAsk | undefined;
-  /** Add a wish; of those that are not in flight (under the name `flying`) the oldest beyond a few are dropped. */
+  /** Add a request; of those not in flight (key `flying`), the oldest beyond a few are dropped. */
   add(key: string, ask: RowAsk, flying: string | undefined): Promise<Float32Array | null>;
   finish(key: string, values: Float32Array | null): void;
   finishAll(): void;

@@ -1,33 +1,33 @@
 /**
- * What the kernel took up and answers later: it waits until no cell is running, then computes. Meanwhile other
- * requests go on, and the kernel is asked now and then whether it is still there.
+ * Jobs that the kernel accepted and answers later, after the running cell. Other requests continue meanwhile, and the
+ * kernel is pinged now and then.
  */
 
-/** What the kernel computes for a view, or will when no cell is running. */
+/** A job that the kernel computes for a view, or will compute when no cell is running. */
 export interface Job {
   text: string;
-  /** Steps done; null before it began. */
+  /** Steps done; null before it starts. */
   done: number | null;
-  /** Steps in all, where that is known. */
+  /** Total steps, if known. */
   total: number | null;
 }
 
-/** What is computed sooner is not announced. */
+/** Jobs shorter than this (ms) are not announced. */
 export const ANNOUNCED_AFTER = 250;
 const ALIVE_EVERY = 8000;
 
-/** Requests of type `A`, by number. */
+/** Accepted requests of type `A`, by id. */
 export interface Works<A> {
   all: Map<number, A & Job>;
-  /** Take news of a request in. */
+  /** Record progress of a request. */
   follow(id: number, asked: A, news: Job): void;
-  /** Somebody answered. */
+  /** The kernel answered something. */
   heard(): void;
-  /** What to show: what is being computed, else what waits; null while neither takes longer than a moment. */
+  /** The job to show: a running one, otherwise a waiting one; null until one takes longer than a moment. */
   current(): (A & Job) | null;
 }
 
-/** `tell` announces changes, `ask` sends what is to be answered, `lost` is called when nobody answers. */
+/** `notify` announces changes, `ping` sends a message that must be answered, `lost` is called without an answer. */
 export function createWorks<A>(tell: () => void, ask: () => void, lost: () => void): Works<A> {
   const all = new Map<number, A & Job & { since: number }>();
   let pulse: ReturnType<typeof setTimeout>;

@@ -1,25 +1,25 @@
-/** What a view may ask of the store, without the number that a request gets when it is sent. */
+/** Requests for data from the store, without the id that a request gets when it is sent. */
 import { keyOf } from "./eager.ts";
 import type { Header, HeadKey } from "./wire.ts";
 
 export type TileAsk = { kind: "tile"; source: string; layer: number; head: HeadKey };
-/** Several heads of a layer, in one message. */
+/** Several heads of a layer in one message. */
 export type LayerAsk = { kind: "layer"; source: string; layer: number; heads: HeadKey[] };
 export type RowAsk = { kind: "row"; source: string; layer: number; head: HeadKey; row: number };
 export type MethodAsk = { kind: "method"; source: string; layer: number };
 export type ThumbsAsk = { kind: "thumbs"; source: string; from?: readonly [number, number] };
 export type Ask = TileAsk | LayerAsk | RowAsk | MethodAsk | ThumbsAsk;
 
-/** Values of a layer that is fetched before it is looked at. */
+/** The largest number of values in a layer that is prefetched. */
 const MOST_AHEAD = 2 ** 24;
 
-/** One name for all that ask for the same. */
+/** One key for all requests for the same data. */
 export const keyOfAsk = (ask: Ask): string =>
   keyOf(ask.kind === "method" || ask.kind === "thumbs" ? { source: ask.source } : ask);
 
 /**
- * The layers before and after one, likely to be wanted next; only those that nothing need be computed for, and none
- * that would drive what is looked at out of the cache.
+ * Requests for the neighbouring layers, which are likely to be needed next: only those that need no computing, and none
+ * so large that it would evict the shown layer from the cache.
  */
 export function neighbours<A extends TileAsk | LayerAsk>(header: Header | undefined, ask: A): A[] {
   const source = header?.sources.find((s) => s.id === ask.source);

@@ -1,11 +1,11 @@
 /** Decoded matrices and thumbnails, as views read them. */
 import type { AnyTileMeta, Thumbs } from "./wire.ts";
 
-/** Int16Array: a filtered tile's. */
+/** Filtered tiles have Int16Array. */
 export type Codes = Uint8Array | Int8Array | Int16Array;
 /**
- * One decoded matrix: codes unpacked to meta.rows * meta.cols, row-major (the masked part of a causal map is 0). That is a
- * code for each of rows * cols cells, unless it is coarse (`meta.whole`): then cells share one.
+ * One decoded matrix: codes unpacked to meta.rows * meta.cols, row-major (the masked part of a causal map is 0). There
+ * is one code for each of rows * cols cells, unless the tile is coarse (`meta.whole`): then cells share codes.
  */
 export interface Tile {
   readonly meta: AnyTileMeta;
@@ -18,7 +18,7 @@ export interface Tile {
   text(row: number, col: number): string;
   /** Largest absolute value. */
   peak(): number;
-  /** By key, the mean of what queries give it; cells without a number do not count. */
+  /** For each key, the mean over the queries, NaN cells excluded. */
   received(): Float32Array;
 }
 

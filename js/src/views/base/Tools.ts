@@ -1,4 +1,4 @@
-/** What every view offers at its corner: pictures of what is shown, its values, and the keys it knows. */
+/** The menu in the corner of every view: export as picture or table, and the list of keys. */
 
 import { atEnd, fill, h, keyboard, on, put } from "../../dom.ts";
 import { download, toPng, toSvg } from "../../snapshot.ts";
@@ -7,26 +7,26 @@ import { wordsOf } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
 const SELF = ".aw-tools";
-/** Views of a map or of attributions, and those that put in their own words what they show. */
+/** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
 const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron";
-/** A reader has come to rest after so long. */
+/** Milliseconds without a change before the summary is spoken. */
 const RESTS_MS = 500;
 
-/** Rows of a table, and where it goes on. */
+/** Rows of a table, and where the next page starts. */
 interface Part {
   text: string;
   next: number | null;
 }
 
-/** A name for files: letters and digits of what is shown. */
+/** A file name from the letters and digits of the title. */
 function fileName(root: Element): string {
   const title = root.querySelector(".aw-title")?.textContent ?? "";
   const { stem = "view" } = /^(?<stem>.{1,60})/u.exec(title.replace(/[^\p{L}\p{N}]+/gu, "-"))?.groups ?? {};
   return stem.replace(/^-|-$/g, "") || "view";
 }
 
-/** Every place in a view that takes keys, with what its keys do. */
+/** All elements of a view that take keys, with descriptions of the keys. */
 function keysOf(root: Element): [string, string[]][] {
   const found = new Map<string, string[]>();
   for (const el of root.querySelectorAll<HTMLElement>("[data-aw-keys]")) {
@@ -37,7 +37,7 @@ function keysOf(root: Element): [string, string[]][] {
   return [...found].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
 }
 
-/** `root` lies in the view that it serves. */
+/** `root` lies inside its view. */
 export const renderTools = view((ctx, root, signal) => {
   const shown = ctx.el;
   const button = h("button.button.icon", {
@@ -62,13 +62,13 @@ export const renderTools = view((ctx, root, signal) => {
     return el;
   };
   const answers = createAnswers(ctx, signal, () => handOver());
-  /** What the table is of; a view without matrices has one only. */
+  /** The title of the table; a view without matrices has a single one. */
   const values = (): Record<string, unknown> => {
     if (ctx.header().sources.length === 0) return {};
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
-  /** Without a kernel: the digits that the picture supports. */
+  /** Without a kernel, the table has only the digits of the picture. */
   const approximate = (): string => {
     if (ctx.header().sources.length === 0) return "";
     const { source, layer, head } = ctx.resolved();
@@ -145,7 +145,7 @@ export const renderTools = view((ctx, root, signal) => {
     open(false);
     button.focus();
   };
-  // What a reader who sees no picture is told, in the view and wherever it has the focus.
+  // A summary for screen readers, in the view and on every focusable element of it.
   const told = h("p.sr", { id: `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}` });
   let resting: ReturnType<typeof setTimeout> | undefined;
   const tell = (): void => {

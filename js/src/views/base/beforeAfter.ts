@@ -1,20 +1,20 @@
-/** What a model says before and after something was changed: a row for each outcome, with a bar for either side. */
+/** A model's predictions before and after a change: a row for each outcome, with a bar for each side. */
 import { h, shortLabel } from "../../dom.ts";
 
 export interface Outcome {
   label: string;
   before: number;
   after: number;
-  /** What is said beside the label. */
+  /** The text beside the label. */
   mark?: string;
-  /** Whether it is what the model says now, and was not before. */
+  /** Whether this is the top outcome after the change but not before. */
   turned?: boolean;
 }
 
-/** Differences that no print would show turn no arrow. */
+/** No arrow for a difference that the printed digits do not show. */
 const STILL = 5e-4;
 
-/** A table of outcomes, printed as `print` does and with labels of up to `longest` characters. */
+/** A table of outcomes with values formatted by `print` and labels of at most `longest` characters. */
 export function beforeAfter(
   what: string,
   outcomes: readonly Outcome[],

@@ -1,4 +1,4 @@
-/** Exact values, and the line under a heatmap: what is hovered and pinned, approximately or exactly. */
+/** Exact values, and the text under a heatmap for the hovered and the pinned cell. */
 
 import type { ViewContext } from "../../context.ts";
 import { quoted } from "../../dom.ts";
@@ -7,17 +7,17 @@ import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { filtersOf, leavesOut, trimmed } from "./filters.ts";
 
-/** The exact row of the shown matrix if it is here; `ask` for it otherwise. */
+/** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
 export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;
 
-/** Keeps the row that was asked for last. `arrived` is called when it came. */
+/** Keeps the most recently requested row. `arrived` is called when it arrives. */
 export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRows {
   let here = "";
   let values: Float32Array | undefined;
   let asked = "";
   let look = "";
   let shown: Float32Array | undefined;
-  /** The row without what is left out. */
+  /** The row with the filters applied. */
   const filter = (row: number): Float32Array | undefined => {
     const filters = filtersOf(ctx);
     const source = ctx.source();
@@ -35,10 +35,10 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   const fetch = async (name: string, row: number): Promise<void> => {
     asked = name;
     const { source, layer, head } = ctx.resolved();
-    // Who pinned a cell waits for its numbers; where nothing is pinned, those that are drawn will do.
+    // A reader who pinned a cell waits for exact numbers; without a pin the drawn values suffice.
     const found = await ctx.tiles.row(source.id, layer, head, row, !ctx.cell("pinned"));
     if (asked !== name || ctx.signal.aborted) return;
-    asked = ""; // without values: asked again when something changes
+    asked = ""; // no values: requested again on the next change
     if (!found) return;
     [here, values] = [name, found];
     arrived();
@@ -52,14 +52,14 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   };
 }
 
-/** Name of an element in a sentence. */
+/** The name of an element, quoted for use in a sentence. */
 export function nameOf(ctx: ViewContext, axis: string, i: number): string {
   return quoted(ctx.axisOf(axis).labels, i, ctx.options.indexBase);
 }
 
 const whole = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
 
-/** Words for the hovered and the pinned cell. A pin asks for its exact row. */
+/** Describe the hovered and the pinned cell. Pinning requests the exact row. */
 export function cellWords(
   ctx: ViewContext,
   rows: ExactRows,

@@ -1,4 +1,4 @@
-/** The colour scale that stands beside every picture: its ramp, its range in numbers, and what one may change. */
+/** The colour scale beside every picture: its ramp, its range in numbers, and its settings. */
 import { type MapName, type Mode, rampCss, valueAt } from "../../colour.ts";
 import { assign, dress, h, on, put } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
@@ -6,25 +6,25 @@ import { tickText } from "../../numbers.ts";
 export interface ScaleState {
   map: MapName;
   range: readonly [number, number];
-  /** What the numbers are, after the ramp: "share of the row". */
+  /** What the numbers mean, shown after the ramp: "share of the row". */
   words: string;
-  /** Button that switches to a common range: its text, and what a click does. Null: there is no choice. */
+  /** Text and click handler of the button that switches to a common range; null if there is no choice. */
   button: readonly [string, string] | null;
 }
 
 export interface ColourScale {
   element: HTMLElement;
   mode(): Mode;
-  /** Whether one range is used for everything. */
+  /** Whether all maps share one range. */
   common(): boolean;
   show(state: ScaleState): void;
-  /** Take over what was chosen elsewhere. */
+  /** Apply a choice made elsewhere. */
   follow(mode: Mode, common: boolean): void;
 }
 
 const MODES: Record<Mode, string> = { sqrt: "√ scale", linear: "linear", log: "log scale" };
 
-/** A square-root scale; `modes` offers others. `changed` is called when the reader chooses. */
+/** A square-root scale; `modes` adds a menu of scales. `changed` is called when the reader chooses. */
 export function createScale(signal: AbortSignal, modes: boolean, changed: () => void): ColourScale {
   let mode: Mode = "sqrt";
   let common = false;

@@ -1,8 +1,8 @@
-/** What is being fetched or computed, in a line. */
+/** A line that says what is being fetched or computed. */
 import { h, put } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 
-/** A line for what is being fetched, and why it cannot be had. */
+/** A line for a request in progress, or for the reason why it failed. */
 export function createState(answers: () => Answers): { element: HTMLElement; told(topic: string, why?: string): void } {
   const [text, stop] = [h("span"), h("button.button", { type: "button" }, "Cancel")];
   const element = h("div.row.work", { role: "status" }, text, stop);

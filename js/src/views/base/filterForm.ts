@@ -1,4 +1,4 @@
-/** The form in which a reader chooses what a view leaves out, and what is said of it. */
+/** The form for a view's filters and colours, and a summary of them. */
 import { PALETTES } from "../../colour.ts";
 import { fill, h, keyboard, on, put } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
@@ -25,7 +25,7 @@ const EXTENTS: [string, string][] = [
   ["all", "one for all"],
 ];
 
-/** What is done to the numbers; empty where nothing is. */
+/** What the filters do to the numbers, in words; empty if nothing. */
 export function filterWords(filters: Filters, { stochastic }: Source): string {
   const { special, mass, least } = filters;
   const words: string[] = [];
@@ -77,7 +77,7 @@ export const renderFilters = view((ctx, root, signal) => {
           special: special.value as Filters["special"],
           mass: Number(mass.value) / 100,
           least: Math.max(0, Number(least.value) || 0),
-          // What the menu does not offer stays as it was given.
+          // A value that the menu does not offer is kept.
           ...(target === palette ? { palette: palette.value } : {}),
           scale: scale.value as Filters["scale"],
           extent: extent.value as Filters["extent"],

@@ -1,6 +1,6 @@
 /**
- * What a view leaves out of its maps, and how it colours them. It acts on the decoded values in the browser; what is left
- * out is not a number, never a zero.
+ * A view's filters: which values of its maps are hidden, and how they are coloured. They apply to the decoded values in
+ * the browser; a hidden value is NaN, never zero.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -13,27 +13,27 @@ import { meanReceived } from "../text/rowValues.ts";
 
 const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
 
-/** The filters of a view, and of all that it holds. */
+/** The filters of a view, and of the views inside it. */
 export const filtersOf = (ctx: ViewContext): Filters => ({ ...NONE, ...ctx.options.filters });
 
-/** Change some of them; `save` also tells Python. */
+/** Change some filters; `save` also sends them to Python. */
 export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = true): void {
   const options = ctx.model.get("options");
   ctx.model.set("options", { ...options, filters: { ...options.filters, ...values } });
   if (save) ctx.model.save_changes();
 }
 
-/** Where a view's own form stands, in a heading: of the part "filters". */
+/** The place in a heading for a view's own filter form, which the part "filters" fills. */
 export function filterPlace(ctx: ViewContext): HTMLElement {
   const element = h("span.filters");
   ctx.views.Filters?.(ctx, element);
   return element;
 }
 
-/** Whether anything is left out. */
+/** Whether anything is hidden. */
 export const leavesOut = ({ special, mass, least }: Filters): boolean => special !== "show" || mass < 1 || least > 0;
 
-/** A row with what is left out as NaN. `special` tells special tokens, `shares` that rows sum to one. */
+/** A row with hidden values as NaN. `special` marks special tokens; `shares`: rows sum to one. */
 export function trimmed(
   row: Float32Array,
   special: readonly number[],
@@ -55,19 +55,19 @@ export function trimmed(
       rest -= size;
       smallest = size;
     }
-    // The quotients below are rounded as those above.
+    // Rounded to float32, as the quotients are.
     cut = Math.max(cut, Math.fround(smallest / unit));
   }
   if (cut > 0) for (let i = 0; i < out.length; i += 1) if (Math.abs(out[i] as number) < cut) out[i] = Number.NaN;
   return out;
 }
 
-/** Of every tile the two made last: a strip also reads means, of which less is left out. */
+/** The last two filtered versions of each tile: a strip also reads means, which are filtered less. */
 const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
 
-/** A tile without what is left out; the same one as long as tile and filters are. */
+/** A tile with the filters applied; the same object as long as tile and filters are the same. */
 export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx), source = ctx.source()): Tile {
-  if (!leavesOut(filters) || tile.meta.whole) return tile; // cells that share a code are not told apart
+  if (!leavesOut(filters) || tile.meta.whole) return tile; // cells that share a code cannot be told apart
   const look = JSON.stringify(filters);
   const [first, second] = MADE.get(tile) ?? [];
   let made = first?.look === look ? first : second;
@@ -82,8 +82,8 @@ export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx),
 }
 
 /**
- * The same without a view: `drops` tells which rows are left out whole. Of a tile there are 256 values, so a row is cut by
- * counting them.
+ * The same without a view. `drops` says which rows are hidden entirely. A tile has only 256 different values, so rows
+ * are filtered by counting them.
  */
 export function filteredTile(
   tile: Tile,

@@ -1,4 +1,4 @@
-/** A choice that says of each item what it costs, or why it cannot be chosen: a select whose options have two lines. */
+/** A menu whose items have a second line for their cost, or for why they are unavailable. */
 import { fill, flag, h, keyboard, on, reserve } from "../../dom.ts";
 
 export interface Item {
@@ -6,13 +6,13 @@ export interface Item {
   label: string;
   /** The second line. */
   note?: string;
-  /** Cannot be chosen; `note` says why. */
+  /** Unavailable; `note` says why. */
   off?: boolean;
 }
 
 export interface Menu {
   field: HTMLElement;
-  /** Show what can be chosen, hidden if that is a single item. The button keeps room for the label of `next`. */
+  /** Set the items; with fewer than two the menu is hidden. The button keeps room for the label of `next`. */
   offer(items: readonly Item[], current: string, next?: string): void;
 }
 

@@ -1,4 +1,4 @@
-/** Moving through layers, heads and units: what a key or a button does to the shared selection. */
+/** Moving through layers, heads and units with keys and buttons, and naming them. */
 
 import type { ViewContext } from "../../context.ts";
 import type { KeyHandlers } from "../../dom.ts";
@@ -6,10 +6,10 @@ import { baseKey } from "../../wire/keys.ts";
 import type { Header, HeadKey, Source } from "../../wire/wire.ts";
 import type { Item } from "./menu.ts";
 
-/** Layers with gaps are listed up to this number. */
+/** Layers with gaps are listed one by one up to this number. */
 const MOST_LISTED = 6;
 
-/** Select the layer `by` places further among the layers the source has; stops at both ends. */
+/** Move the selection by `by` layers among those of the source; stops at both ends. */
 export function moveLayer(ctx: ViewContext, by: number): void {
   const { source, layer } = ctx.layered();
   const at = source.layers.indexOf(layer) + by;
@@ -17,13 +17,13 @@ export function moveLayer(ctx: ViewContext, by: number): void {
   if (next !== undefined && next !== layer) ctx.selection.set({ layer: next });
 }
 
-/** Select the head `by` places further. */
+/** Move the selection by `by` heads. */
 export function moveHead(ctx: ViewContext, by: number): void {
   const { source, head } = ctx.resolved();
   if (source.heads) ctx.selection.set({ head: nextHead(source, head, by) });
 }
 
-/** What the keys do in every picture. */
+/** The keys that work in every picture. */
 export function navigation(ctx: ViewContext): KeyHandlers {
   return {
     ArrowUp: () => moveLayer(ctx, -1),
@@ -36,19 +36,19 @@ export function navigation(ctx: ViewContext): KeyHandlers {
   };
 }
 
-/** What the head control offers, in order: reductions first, then every head. */
+/** The choices of the head menu: reductions first, then every head. */
 export function headChoices(source: Source): HeadKey[] {
   return source.heads === null ? [] : ["mean", "max", ...source.heads];
 }
 
-/** The head `by` places further; from a reduction, the first or last head. */
+/** The head `by` positions further; from a reduction, the first or last head. */
 export function nextHead(source: Source, head: HeadKey, by: number): HeadKey {
   const heads = source.heads ?? [];
   const at = typeof head === "number" ? heads.indexOf(head) + by : by > 0 ? 0 : heads.length - 1;
   return heads[Math.max(0, Math.min(heads.length - 1, at))] ?? head;
 }
 
-/** Name of a head or reduction in a sentence. */
+/** The name of a head or reduction. */
 export function headWords(ctx: ViewContext, head: HeadKey): string {
   if (head === "mean" || head === "max") return `${head} of heads`;
   return head === "-" ? "" : `head ${ctx.headName(head)}`;
@@ -65,7 +65,7 @@ export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): stri
   return typeof head === "number" ? `${words} (${headAddress(ctx, layer, head)})` : words;
 }
 
-/** "layer 3 (0–5) · head 3.7", with the range to choose from; where layers are left out, "layer 7 (1, 7, 9)". */
+/** "layer 3 (0–5) · head 3.7", with the available range; if layers are missing, "layer 7 (1, 7, 9)". */
 export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
   if (source.kind === "attributions" && source.layers.length < 2) return source.kind;
   const names = source.layers.map((l) => ctx.layerName(l));
@@ -86,8 +86,8 @@ export function unitsOf(header: Header, source: Source, allowed: readonly string
 }
 
 /**
- * Methods the store has, then those it can make, with what they cost, or why they cannot be had; restricted to
- * `allowed` unless that is empty. `lost`: there is no kernel to make anything.
+ * The store's methods, then those it can compute, with their cost or why they are unavailable; restricted to `allowed`
+ * unless that is empty. `lost`: there is no kernel to compute anything.
  */
 export function methodsOf(header: Header, allowed: readonly string[], lost = false): Item[] {
   const found = new Map<string, Item>();
@@ -106,7 +106,7 @@ export function methodsOf(header: Header, allowed: readonly string[], lost = fal
   return [...found.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseKey(value)));
 }
 
-/** Streams of a method, in the store's order. */
+/** Stacks of a method, in the store's order. */
 export function stacksOf(header: Header, method: string): string[] {
   return [...new Set(header.sources.filter((s) => s.method === method).map((s) => s.stack))];
 }

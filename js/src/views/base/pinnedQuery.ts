@@ -1,8 +1,8 @@
-/** The pinned query, counted in the elements that a view shows as its columns. */
+/** The pinned query, as an index into the elements that a view shows as its columns. */
 import type { ViewContext } from "../../context.ts";
 import { translateIndex } from "../../selection.ts";
 
-/** Its index, or null where no query is pinned or it is none of them. */
+/** Its index, or null if no query is pinned or it is not among them. */
 export function pinnedQuery(ctx: ViewContext): number | null {
   const cell = ctx.selection.get("pinned");
   if (!cell || cell.query < 0) return null;

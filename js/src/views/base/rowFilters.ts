@@ -1,4 +1,4 @@
-/** Filters of rows that a view's own Python side tells: what they are is known when they are here. */
+/** Filters for rows that come from a view's Python twin, whose properties are known only when they arrive. */
 
 import type { ViewContext } from "../../context.ts";
 import { h } from "../../dom.ts";
@@ -8,7 +8,7 @@ import { filterPlace, leavesOut, trimmed } from "./filters.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();
 
-/** An answer's numbers as rows of `cols`; read once. */
+/** The numbers of an answer as rows of `cols` values, decoded once. */
 export function rowsOf(answer: Answer<unknown>, cols: number): Float32Array[] {
   let rows = READ.get(answer);
   if (!rows) {
@@ -23,11 +23,11 @@ export function rowsOf(answer: Answer<unknown>, cols: number): Float32Array[] {
 }
 
 export interface RowFilters {
-  /** Where the form stands. */
+  /** The place of the form. */
   element: HTMLElement;
-  /** Offer the form, which words itself by what is shown. */
+  /** Show the form, worded for what is shown. */
   offer(shown: Pick<Source, "signed" | "stochastic">): void;
-  /** Rows without what is left out, which is NaN; made once for the same rows and filters. */
+  /** Rows with hidden values as NaN; computed once for the same rows and filters. */
   of(rows: Float32Array[], filters: Filters, special: readonly number[], shares: readonly boolean[]): Float32Array[];
 }
 

@@ -1,11 +1,11 @@
-/** Where nobody answers (a saved notebook, a converted page), a view shows what was saved, and says so. */
+/** Without a kernel (a saved notebook, a converted page), views fall back to what was saved, and say so. */
 
 import type { ViewContext } from "../../context.ts";
 import type { Resolved } from "../../selection.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { placeWords } from "./navigation.ts";
 
-/** The same context; but what is shown is the nearest matrix that is here, once the kernel has been given up. */
+/** The same context, except that it resolves to the nearest loaded matrix once the kernel is given up. */
 export function withSaved(ctx: ViewContext): ViewContext {
   const { tiles } = ctx;
   const resolved = (): Resolved => {

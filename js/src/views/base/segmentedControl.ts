@@ -1,4 +1,4 @@
-/** A choice among few, named things: radio buttons that look like one control. */
+/** A choice among a few named options: radio buttons that look like one control. */
 import { h, on } from "../../dom.ts";
 
 export interface Segments<Name extends string> {
@@ -7,7 +7,7 @@ export interface Segments<Name extends string> {
   choose(name: Name): void;
 }
 
-/** The first is chosen; `changed` is called when the reader chooses. */
+/** Starts with the first option; `changed` is called when the reader chooses. */
 export function createSegments<Name extends string>(
   name: string,
   choices: Record<Name, string>,
@@ -15,7 +15,7 @@ export function createSegments<Name extends string>(
   changed: () => void,
 ): Segments<Name> {
   const element = h("fieldset.segments", { "aria-label": name });
-  // Radio buttons of one group find each other by name in the whole page.
+  // Radio buttons are grouped by name across the whole page.
   const group = `aw-${Math.random()}`;
   const inputs = (Object.keys(choices) as Name[]).map((value) => {
     const input = h("input", { type: "radio", name: group, value });

@@ -1,18 +1,18 @@
 /**
- * A map or attributions in one or two sentences, computed from the numbers: the twin of `explanations/verbalise.py`. It is
- * what a reader who sees no picture is told.
+ * A map or attributions in one or two sentences, computed from the numbers, for screen readers. The twin of
+ * `explanations/verbalise.py`.
  */
 import type { ViewContext } from "../../context.ts";
 import { safeText } from "../../dom.ts";
 import { rowOf } from "../text/rowValues.ts";
 import { filtered, filtersOf } from "./filters.ts";
 
-/** Spans, relations and targets that are named. */
+/** The number of spans, relations and targets that are named. */
 const MOST = 3;
-/** The share of the whole that named spans should reach. */
+/** The share of the total that the named spans should reach. */
 const ENOUGH = 0.5;
 const LONGEST = 48;
-/** Cells beyond which a matrix is not read for it. */
+/** Larger matrices are not summarised. */
 const MOST_CELLS = 2 ** 20;
 
 interface Span {
@@ -31,7 +31,7 @@ function inQuotes(text: string): string {
   return `“${safeText(cut ? `${points.slice(0, LONGEST - 1).join("")}…` : text)}”`;
 }
 
-/** Labels side by side as they are read: pieces of words joined. */
+/** Labels joined for reading: word pieces are merged. */
 function text(labels: readonly string[], every: readonly string[]): string {
   const marked = every.some((label) => label.startsWith("␣"));
   let written = "";
@@ -60,7 +60,7 @@ const sum = (values: Iterable<number>): number => {
   return total;
 };
 
-/** The fewest highest elements that have enough of the sum, as at most `most` spans, greatest first. */
+/** The fewest top elements that reach the share of the sum, as at most `most` spans, largest first. */
 export function spansOf(values: readonly number[], most = MOST): Span[] {
   const positive = values.map((value) => Math.max(value, 0) || 0);
   const total = sum(positive);
@@ -80,7 +80,7 @@ export function spansOf(values: readonly number[], most = MOST): Span[] {
   return spans.sort((a, b) => b.share - a.share);
 }
 
-/** A row of attributions; NaN where nothing is shown. `about`: " for “positive”". */
+/** Describe a row of attributions; NaN: hidden. `about`: " for “positive”". */
 export function rowWords(
   name: string,
   row: Iterable<number>,
@@ -123,7 +123,7 @@ export function rowWords(
   return sentences.join(" ");
 }
 
-/** A matrix: what is read most, and the three strongest relations beside it. */
+/** Describe a matrix: the keys that receive most, and the three strongest other relations. */
 export function matrixWords(
   begin: string,
   rows: readonly Float32Array[],
@@ -167,7 +167,7 @@ export function matrixWords(
   return sentences.join(" ");
 }
 
-/** What a view shows now: its layer, head and filters; "" while its numbers are not here. */
+/** Describe what a view shows, with its layer, head and filters; "" while its numbers are not loaded. */
 export function wordsOf(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
   const whole = ctx.tiles.get(source.id, layer, head);

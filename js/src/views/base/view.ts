@@ -1,4 +1,4 @@
-/** What all views share: how long they live, the words above their picture, and the line of text below it. */
+/** The basis of every view: its lifetime, the heading above its picture, and the readout below it. */
 import type { Change, RenderView, ViewContext } from "../../context.ts";
 import { assign, atEnd, fill, h, on, put, reserve } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
@@ -6,8 +6,8 @@ import type { Resolved } from "../../selection.ts";
 type Update = (changed: ReadonlySet<Change>) => void;
 
 /**
- * A view from a function that fills `root` and returns how to follow changes. It is updated once at the start,
- * with no changes named; what listens to `signal` ends with the view.
+ * Make a view from a function that fills `root` and returns an update function. It is updated once at the start, with
+ * no changes named; listeners bound to `signal` end with the view.
  */
 export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortSignal) => Update): RenderView {
   return (ctx, root) => {
@@ -24,7 +24,7 @@ export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortS
   };
 }
 
-/** Whether these names, and no others, changed. */
+/** Whether something changed, and nothing but these names. */
 export function only(changed: ReadonlySet<Change>, ...names: Change[]): boolean {
   return changed.size > 0 && [...changed].every((name) => names.includes(name));
 }
@@ -32,13 +32,13 @@ export function only(changed: ReadonlySet<Change>, ...names: Change[]): boolean 
 export interface Heading {
   elements: HTMLElement[];
   /**
-   * Say where the view looks; returns the title shown. As a function, `where` also gives the words for what a click may
-   * show next, and the heading keeps room for them.
+   * Show where the view looks; returns the title. If `where` is a function, it also gives the words for what a click
+   * may show next, and the heading reserves room for them.
    */
   show(where: string | ((shown: Resolved) => string), title?: string): string;
 }
 
-/** Title, place, controls and notes; what was cut off the input; whether the kernel answers. */
+/** Title, position, controls and notes; a warning about truncated input; whether the kernel answers. */
 export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Heading {
   const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
   const warning = h("div.warning", { role: "note" });
@@ -78,11 +78,11 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
 
 export interface Readout {
   elements: HTMLElement[];
-  /** Show a line; `aloud` also says it to screen readers. */
+  /** Show a line; `aloud` also announces it to screen readers. */
   show(text: string, aloud: boolean): void;
 }
 
-/** A line of text, and a polite region that says once, at the end, what changes quickly. */
+/** A line of text, and a polite live region that announces only the last of several quick changes. */
 export function createReadout(): Readout {
   const line = h("div.readout", { "aria-hidden": "true" });
   const region = h("div.sr", { role: "status" });

@@ -1,6 +1,6 @@
 /**
- * One text under several explanations: strips below each other, each on its own scale or all on one, and how alike
- * every two of them rank the text. Two of them are brought together by a click on their cell.
+ * One text under several explanations: strips, each on its own scale or all on one, and how similarly every two of them
+ * rank the text. A click on a cell compares two of them.
  */
 
 import { assign, fill, flag, h, on, put } from "../../dom.ts";
@@ -12,7 +12,7 @@ import { createTold, lookedAt } from "./rows.ts";
 import { type Compared, createStrips, type Pair } from "./strips.ts";
 import { createCompareWords } from "./words.ts";
 
-/** Strips whose matrix has room beside them. */
+/** Minimum width for placing the matrix beside the strips. */
 const MOST_BESIDE = 6;
 
 export const renderCompareView = view((ctx, root, signal) => {
@@ -79,7 +79,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     assign(all, { hidden: !pair });
     strips.paint(pair);
   };
-  /** Marks and numbers of the element looked at. Runs on every pointer move. */
+  /** Marks and numbers of the current element. Runs on every pointer move. */
   const point = (): void => {
     const { meta, shown } = told;
     if (!meta) return;

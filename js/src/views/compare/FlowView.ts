@@ -1,6 +1,6 @@
 /**
- * Tokens by layers, the input at the bottom: edges lead from a token down to what it is made of. A token under the
- * pointer, or the pinned one, shows where its mass comes from.
+ * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. The hovered
+ * or pinned token shows where its mass comes from.
  */
 
 import { assign, createWatch, fill, flag, h, keyboard, on, put, watchWidth } from "../../dom.ts";
@@ -14,7 +14,7 @@ import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } fro
 import { drawBars, drawDots, drawEdges, erased, type Inks, inksOf } from "./flow/paint.ts";
 import { counted, countWords, KEYS, madeWords, percent, strongestWords } from "./flow/words.ts";
 
-/** As many edges are drawn at once. */
+/** The largest number of edges drawn. */
 const BUDGET = 1000;
 
 export const renderFlowView = view((ctx, root, signal) => {
@@ -62,7 +62,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     level === 0 ? "input" : `layer ${ctx.layerName(ctx.source().layers[level - 1] as number)}`;
   const atLeast = (): number => leastAt(Number(slider.value));
 
-  /** The matrices that are here; those that are not are asked for. */
+  /** The loaded matrices; the missing ones are requested. */
   const collect = (): number => {
     const { source, head } = ctx.resolved();
     const found = source.layers.map((layer) => {
@@ -89,7 +89,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     if (figure.layout(names, axis, width)) everyFor = "";
   };
 
-  /** All tokens: drawn once for a share and a theme. */
+  /** The picture of all tokens: drawn once for each threshold and theme. */
   const paintBase = (): void => {
     const name = [atLeast(), ctx.theme].join("|");
     if (name === everyFor || !steps.length) return;
@@ -104,7 +104,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     pen.globalAlpha = 1;
   };
 
-  /** The token that is followed: under the pointer here, elsewhere, or pinned. */
+  /** The followed token: under the pointer here or in a linked view, or pinned. */
   const followed = (): Spot | null => {
     if (spot) return spot;
     const level = chosenLevel > 0 && chosenLevel <= levels() ? chosenLevel : levels();
@@ -164,12 +164,12 @@ export const renderFlowView = view((ctx, root, signal) => {
       return;
     }
     if (width <= 0) return;
-    // Asking for the page's own colour lays it out: once for a theme.
+    // Reading the page's colour forces layout: done once per theme.
     if (isInked(ctx.theme)) inks = inksOf(ctx.theme, root);
     paintBase();
     paintFront();
   };
-  /** At most once a frame: pointers and sliders move faster. */
+  /** At most once per frame: pointers and sliders move faster. */
   const soon = (): void => {
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => {

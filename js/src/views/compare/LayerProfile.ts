@@ -1,5 +1,5 @@
 /**
- * What every layer says of a pair of tokens, or of a target and several sources together: a line for each
+ * The values of a pair of tokens, or of a target and several sources together, in every layer: a line for each
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
@@ -26,8 +26,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const sources = createSources(ctx, told, () => draw());
   const strips = createProfileStrips(ctx, signal, told, sources);
   const isDrawn = createWatch();
-  let sums: number[][] = []; // [line][layer], of the sources looked at
-  let hovered = -1; // layer under the pointer, by its place
+  let sums: number[][] = []; // [line][layer], summed over the chosen sources
+  let hovered = -1; // index of the layer under the pointer
   let width = 0;
 
   root.classList.add("aw-profile");
@@ -48,7 +48,10 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     return [`${plural(ctx.source().unit)}, over layers`, own].filter(Boolean).join(" · ");
   };
 
-  /** What follows the layer and the sources looked at. Runs on every pointer move: lines are drawn when they change. */
+  /**
+   * Update marks and words for the layer and the chosen sources. Runs on every pointer move; lines are redrawn only
+   * when they change.
+   */
   const paint = (): void => {
     const { meta } = told;
     if (!meta || width <= 0) return;

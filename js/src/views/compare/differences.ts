@@ -1,19 +1,19 @@
-/** What is said of two strips, and of one element in several: shares, differences, ranks. */
+/** Comparisons of two strips, and of one element in several: shares, differences, ranks. */
 
-/** A strip divided by the sum of its magnitudes; one of zeros stays so. What is left out (NaN) counts for none. */
+/** A strip divided by the sum of its magnitudes; zeros stay zeros. Hidden values (NaN) do not count. */
 export function shares(values: Float32Array): Float32Array {
   let total = 0;
   for (const value of values) total += Math.abs(value) || 0;
   return total > 0 ? values.map((value) => value / total) : values;
 }
 
-/** What the first has more of than the second, in shares of each one's own sum. */
+/** The difference of two strips, each as shares of its own sum. */
 export function difference(first: Float32Array, second: Float32Array): Float32Array {
   const [a, b] = [shares(first), shares(second)];
   return a.map((value, i) => value - (b[i] ?? 0));
 }
 
-/** The place of every element from the largest value down, 1 the largest; equal values share the best, NaN has none (0). */
+/** The rank of every element, 1 for the largest value; equal values share the best rank, NaN has none (0). */
 export function rankOf(values: Float32Array): number[] {
   const sorted = [...values].filter((value) => !Number.isNaN(value)).sort((a, b) => b - a);
   const places = new Map<number, number>();

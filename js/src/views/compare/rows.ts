@@ -1,6 +1,6 @@
 /**
- * Explanations read as rows over one axis, as a view's Python side tells them: kept while the next ones are on their
- * way, without what the filters leave out, and drawn on one scale or each on its own.
+ * Explanations as rows over one axis, answered by a view's Python twin: kept until the next answer arrives, filtered,
+ * and drawn on one scale or each on its own.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -12,35 +12,35 @@ import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import type { Readout } from "../base/view.ts";
 
-/** What is said of rows beside their values. */
+/** What an answer says about its rows in addition to their values. */
 interface Said {
-  /** Which rows have signs; left out where their values tell. */
+  /** Which rows are signed; omitted if the values show it. */
   signed?: boolean[];
-  /** Which rows are shares of one. */
+  /** Which rows sum to one. */
   shares: boolean[];
-  /** Whether all can be read on one scale. */
+  /** Whether one scale makes sense for all rows. */
   alike: boolean;
 }
 
 type Scale = "own" | "one";
 
 export interface Told<T> {
-  /** Where the filters' form stands, and the choice of scales. */
+  /** The place of the filter form, and the choice of scales. */
   form: HTMLElement;
   scales: HTMLElement;
   answers: Answers;
-  /** What the rows are values of. */
+  /** What the values are. */
   axis(): Axis;
-  /** What was told last, with its rows; null before anything was. */
+  /** The last answer with its rows; null before the first. */
   meta: T | null;
   rows: Float32Array[];
-  /** Rows with NaN for what the filters leave out: the same array while nothing changes. */
+  /** The filtered rows (NaN: hidden); the same array while nothing changes. */
   shown: Float32Array[];
-  /** Whether what is looked at is not here yet. */
+  /** Whether the current answer is still missing. */
   stale: boolean;
-  /** Read what is looked at, if it is here; else `element` is stale, and `readout` says why. */
+  /** Read the current answer if it is here; otherwise dim `element`, and `readout` says why. */
   read(element: HTMLElement, readout: Readout): void;
-  /** Bring `shown` and the choice of scales up to date with the filters. */
+  /** Update `shown` and the choice of scales after a change of filters. */
   trim(): void;
   /** Whether each row has a scale of its own. */
   isOwn(): boolean;
@@ -48,13 +48,13 @@ export interface Told<T> {
 
 const SCALES: Record<Scale, string> = { own: "each its own scale", one: "one scale for all" };
 
-/** The element under the pointer, or else the pinned one; -1: none. */
+/** The hovered element, otherwise the pinned one; -1: none. */
 export function lookedAt(ctx: ViewContext): number {
   const over = ctx.cell("hover")?.key ?? -1;
   return over >= 0 ? over : (ctx.cell("pinned")?.key ?? -1);
 }
 
-/** Ask for `topic` about `args`; `arrived` is called with what comes, `first` is the scale offered first. */
+/** Request `topic` with `args`; `arrived` is called with each answer, `first` is the scale selected at first. */
 export function createTold<T extends Said>(
   ctx: ViewContext,
   signal: AbortSignal,

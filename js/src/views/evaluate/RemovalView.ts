@@ -1,6 +1,6 @@
 /**
- * The top k tokens of an explanation taken away, or kept alone: what is left of the prediction for every k, and what the
- * model still sees. One question for all steps; the slider acts here.
+ * The top k tokens of an explanation are removed, or kept alone: the prediction for every k, and what the model still
+ * sees. One request covers all steps; the slider acts in the browser.
  */
 
 import { fill, flag, h, on, put, shortLabel, watchWidth } from "../../dom.ts";
@@ -26,7 +26,7 @@ const MODES: Record<Mode, string> = { gone: "remove the top k", kept: "keep only
 const NAMED = 4;
 
 export const renderRemovalView = view((ctx, root, signal) => {
-  /** Not inside another view, which says and chooses the rest. */
+  /** Not inside another view, which has its own heading and menus. */
   const alone = root === ctx.el;
   const fold = root.closest("details");
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
@@ -73,7 +73,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     if (found) player.until(found.steps.length - 1);
   };
 
-  /** Of a map a token pins its row; of attributions the slider goes to where the token is the last to go. */
+  /** In a map, a token pins its row; in attributions, the slider moves to the step that removes the token. */
   const choose = (token: number): void => {
     const { kind, unit } = ctx.source();
     if (kind === "map") {
@@ -87,7 +87,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    if (width <= 0 || fold?.open === false) return; // nobody looks: nothing is asked
+    if (width <= 0 || fold?.open === false) return; // not visible: nothing is requested
     const { source } = ctx.resolved();
     if (alone) {
       const lost = ctx.tiles.status().state === "no-kernel";
@@ -105,7 +105,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     paint();
   };
 
-  /** Words, lines and text for the place of the slider. Sends nothing. */
+  /** Update words, chart and text for the slider position. Sends nothing. */
   const paint = (): void => {
     if (!removal || width <= 0) return;
     const { order, steps, operator: done, score, target, title } = removal;

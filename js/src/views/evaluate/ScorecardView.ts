@@ -1,6 +1,6 @@
 /**
  * Scores of methods beside chance and an oracle: curves with their intervals, one metric at a time, and a table of
- * means. Everything is in the view's options; nothing is asked.
+ * means. Everything is in the view's options; nothing is requested.
  */
 
 import { fill, h, keyboard, on, put, watchWidth } from "../../dom.ts";
@@ -41,7 +41,7 @@ export const renderScorecardView = view((ctx, root, signal) => {
   let what: Shown;
   let chart: Chart | null = null; // of curves
   let width = 0;
-  let hovered = -1; // place under the pointer, or reached by keys
+  let hovered = -1; // index under the pointer or the keyboard cursor
 
   root.classList.add("aw-scores");
   root.role = "group";

@@ -1,4 +1,6 @@
-/** One feature: how often it fires, where, what it promotes, and what is near it. One message a feature. */
+/**
+ * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
+ */
 
 import { fill, flag, h, on, put } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
@@ -58,7 +60,7 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
   });
 }
 
-/** A context with its token in the middle column. */
+/** One context, with its token in the middle column. */
 function line(example: Example): HTMLElement {
   const { tokens, shares, at, activation, text, place } = example;
   const apart = !carriesSpaces(tokens);

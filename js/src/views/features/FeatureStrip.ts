@@ -1,4 +1,6 @@
-/** A text coloured by one feature of several tabs, the values of all of them, and what fires on a token. */
+/**
+ * A text coloured by one of several features (tabs), the values of all of them, and the features that fire on a token.
+ */
 
 import { fill, flag, h, on, put, quoted } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
@@ -46,7 +48,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   else panel.hidden = true;
 
   const sae = (): Sae | undefined => optionsOf(ctx).saes?.[saeShown(ctx)];
-  /** Where tokens have rows of their own, the one under the pointer is the query; else it is a key. */
+  /** If tokens have rows, the hovered token is the query; otherwise a key. */
   const cellAt = (i: number): Cell | null => {
     const found = sae();
     if (i < 0 || !found) return null;
@@ -74,7 +76,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
       tab.tabIndex = chosen ? 0 : -1;
       tab.title = tabs.length > 1 ? `${name} (Delete closes it)` : name;
       on(tab, signal, { click: () => ctx.selection.set({ feature }) });
-      const shut = h("span.button.shut", { "aria-hidden": "true" }, "×"); // by keyboard it is Delete
+      const shut = h("span.button.shut", { "aria-hidden": "true" }, "×"); // on the keyboard: Delete
       on(shut, signal, { click: () => close(feature) });
       return h("span.feature-tab", { role: "presentation" }, tab, ...(tabs.length > 1 ? [shut] : []));
     });
@@ -119,7 +121,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (data && start !== begun) {
       const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
       tabs = first.length && saeShown(ctx) === 0 ? [...first] : most.slice(0, TABS);
-      // Features of another SAE are others: what was looked at means nothing here.
+      // Features of another SAE are unrelated: the selected number means nothing there.
       if (begun && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
       begun = start;
     }
@@ -148,7 +150,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const token = hovered >= 0 ? hovered : pinned;
     if (!data) return;
     const own = data.of(shown);
-    // Where no SAE is trained, activations may be of any size: they do not set the scale.
+    // SAEs are not trained on special tokens, where activations may have any size: they do not set the scale.
     const top = peak(own.filter((_, i) => !axis.special[i] && !(found.skipsFirst && i === 0))) || peak(own);
     strip?.underlay.paint((i) => (top > 0 ? shade((own[i] ?? 0) / top, ctx.theme, false) : ""));
     ramp.style.background = gradient(ctx.theme, false);
@@ -165,7 +167,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     say(found, token, shown, label, unit, data.of);
   };
 
-  /** The values of all tabs, the shown one's in bold. */
+  /** The values of all tabs; the shown one is bold. */
   const say = (
     found: Sae,
     token: number,

@@ -1,4 +1,4 @@
-/** The features of an SAE as rows: searched, sorted, named, chosen from. Only the rows in sight are in the page. */
+/** The features of an SAE as a table to search, sort, name and choose from. Only visible rows are in the page. */
 
 import { fill, flag, h, keyboard, on, put, quoted } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
@@ -39,7 +39,7 @@ const WIDTHS: Record<Column, string> = {
   density: "5.5em",
   maximum: "5.5em",
 };
-/** Columns that begin with the largest. */
+/** Columns that are sorted in descending order first. */
 const LARGEST: readonly Column[] = ["here", "density", "maximum"];
 
 interface Columns {
@@ -96,7 +96,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     return { of, sae: optionsOf(ctx).saes?.[of] };
   };
 
-  /** Rows before they are searched: all features with statistics, or those that fire on the text. */
+  /** All rows before the search: every feature with statistics, or those that fire on the text. */
   const all = (found: Activations | undefined, stats: Row[] | undefined): Row[] => {
     if (!found) return stats ?? [];
     const known = new Map(stats?.map((row) => [row.feature, row]));
@@ -119,7 +119,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     return (a, b) => {
       if (sorted !== "name" && sorted !== "token") return sign * (number(a) - number(b)) || a.feature - b.feature;
       const [one, other] = [text(a), text(b)];
-      // What has no name stands behind what has one, whichever way it is sorted.
+      // Unnamed features come after named ones in either direction.
       if (!one !== !other) return one ? -1 : 1;
       return sign * one.localeCompare(other) || a.feature - b.feature;
     };
@@ -220,7 +220,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       : numeric(row.maximum, printed(row.maximum, false));
   };
 
-  /** Only what is in sight, and a little around it. */
+  /** Only the visible rows and a few around them. */
   const draw = (): void => {
     const { of, sae } = look();
     if (!sae) return;
@@ -255,7 +255,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const move = (by: number) => (): void => {
     active = Math.max(0, Math.min(rows.length - 1, active + by));
     const top = active * ROW;
-    const height = scroll.clientHeight - ROW; // of the heads
+    const height = scroll.clientHeight - ROW; // of the column heads
     if (top < scroll.scrollTop) scroll.scrollTop = top;
     if (top + ROW > scroll.scrollTop + height) scroll.scrollTop = top + ROW - height;
     draw();
@@ -294,7 +294,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     "↑ ↓: feature · Enter: choose it · F2: name it",
   );
   return (changed) => {
-    // Thousands of rows are not put in order again because the pointer moves in another view.
+    // Do not sort thousands of rows because the pointer moves in another view.
     if (only(changed, "feature")) draw();
     else if (look().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
   };

@@ -1,4 +1,4 @@
-/** A slider for one feature, how far it moves the states, and what the model says before and after. */
+/** A slider for one feature, how far it moves the states, and the predictions before and after. */
 
 import { fill, flag, h, on, put } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
@@ -27,19 +27,19 @@ interface Steered {
   texts?: [run: string, differs: boolean][][];
 }
 
-/** A change as long as the state itself. */
+/** A change as large as the state itself. */
 const FAR = 1;
-/** Milliseconds for which the slider must rest. */
+/** Milliseconds that the slider must rest before a request. */
 const RESTS = 180;
 const AFTER_A_PAGE = /not in this file/;
 
-/** |dh| / |h| with the feature at `scale` times its maximum, on average over the tokens; see `Reach` in Python. */
+/** |dh| / |h| with the feature at `scale` times its maximum, averaged over the tokens; see `Reach` in Python. */
 export function relativeChange(scale: number, maximum: number, activations: number[], lengths: number[]): number {
   const by = activations.map((a, i) => Math.abs(scale * maximum - a) * (lengths[i] ?? 0));
   return by.length ? by.reduce((sum, x) => sum + x, 0) / by.length : 0;
 }
 
-/** The number of `all` that is nearest to `wanted`. */
+/** The element of `all` nearest to `wanted`. */
 const nearestOf = (all: readonly number[], wanted: number): number =>
   all.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), all[0] ?? wanted);
 
@@ -129,7 +129,7 @@ export const renderSteerView = view((ctx, root, signal) => {
 
   const feature = (): number => ctx.selection.get("feature") ?? 0;
 
-  /** What is known at once, while the slider moves. */
+  /** What can be shown at once, while the slider moves. */
   const measure = (): void => {
     const scale = slider.valueAsNumber;
     put(figure, `${String(scale).replace("-", "−")} × max`);
@@ -197,7 +197,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     let answer = answers.get<Steered>("steered", ask(scale));
     let why = answers.failure("steered", ask(scale)) ?? answers.failure("reach", { feature: feature() });
     if (why && AFTER_A_PAGE.test(why)) {
-      // A page holds some places of the slider only.
+      // A standalone page holds only some slider positions.
       scale = nearestOf(held[kind] ?? [], rested);
       answer = answers.get<Steered>("steered", ask(scale));
       const missing = answers.failure("steered", ask(scale));

@@ -1,11 +1,11 @@
-/** Names that a reader gives to features: typed in place, told to the kernel. */
+/** Names that a reader gives to features: edited in place, sent to the kernel. */
 import { h } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 
-/** Tells the kernel names of features, one after the other. */
+/** Sends names of features to the kernel, one after the other. */
 export interface Naming {
   tell(of: number, feature: number, name: string): void;
-  /** Why the last one could not be kept. */
+  /** Why the last name could not be saved. */
   why(): string | undefined;
 }
 
@@ -14,7 +14,7 @@ export function createNaming(answers: () => Answers): Naming {
   return {
     tell(of, feature, name) {
       last = { of, feature, name };
-      // The same name may have been given and taken away before.
+      // The same name may have been set and removed before.
       answers().retry("name", true);
       answers().get("name", last);
     },
@@ -22,7 +22,7 @@ export function createNaming(answers: () => Answers): Naming {
   };
 }
 
-/** A field in which a feature is named; what is typed is told at the end. */
+/** An input field for a feature's name, sent when editing ends. */
 export function nameField(known: string, feature: number, tell: (name: string) => void): HTMLInputElement {
   const field = h("input.name", {
     "aria-label": `name of feature ${feature}`,

@@ -1,4 +1,4 @@
-/** SAE features as their views have them: what Python tells of the SAEs, and which of them is looked at. */
+/** The SAEs that Python describes, and which SAE and feature are selected. */
 
 import type { ViewContext } from "../../context.ts";
 import { h, on, shortLabel } from "../../dom.ts";
@@ -12,9 +12,9 @@ export interface Sae {
   features: number;
   site: string;
   stack: string;
-  /** Whether it was read on a text. */
+  /** Whether its activations on a text are available. */
   onText: boolean;
-  /** Whether the first token is a decoder's, on whose states no SAE is trained. */
+  /** Whether the first token is a decoder's start token, on which no SAE is trained. */
   skipsFirst: boolean;
   /** Whether there are statistics over a corpus. */
   counted: boolean;
@@ -28,7 +28,7 @@ export interface FeatureOptions extends ViewOptions {
 
 export const optionsOf = (ctx: ViewContext): FeatureOptions => ctx.options;
 
-/** Number of the SAE that is looked at: of several, the one nearest to the selected layer. */
+/** Index of the shown SAE: among several, the one nearest to the selected layer. */
 export function saeShown(ctx: ViewContext): number {
   const saes = optionsOf(ctx).saes ?? [];
   const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [layer]));
@@ -43,7 +43,7 @@ export function nameOfFeature(sae: Sae | undefined, feature: number): string {
   return name ? `#${feature} ${shortLabel(name, 40)}` : `#${feature}`;
 }
 
-/** A button with a feature's name that makes it the one all linked views look at. */
+/** A button with a feature's name that selects it in all linked views. */
 export function featureButton(
   ctx: ViewContext,
   sae: Sae | undefined,
@@ -70,7 +70,7 @@ export function percentage(share: number): string {
   return `${size === 0 ? "0" : size >= 10 ? size.toFixed(0) : String(Number(size.toPrecision(2)))} %`;
 }
 
-/** The axis of the text that an SAE was read on, in the unit that is looked at. */
+/** The axis of the text that the SAE was applied to, in the current unit. */
 export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: string } {
   const { sources, axes } = ctx.header();
   const { unit } = ctx.source();
@@ -79,7 +79,7 @@ export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: stri
   return { axis: axes[found.key] as Axis, unit: found.unit };
 }
 
-/** The element of the text that is pinned, or under the pointer of any linked view; -1: none. */
+/** The pinned element of the text, or the hovered one of any linked view; -1: none. */
 export function tokenAt(ctx: ViewContext, which: "pinned" | "hover", sae: Sae): number {
   const cell = ctx.selection.get(which);
   if (!cell) return -1;

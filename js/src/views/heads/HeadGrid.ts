@@ -35,9 +35,9 @@ import { createPreview } from "./grid/preview.ts";
 
 const LARGEST = 72;
 const TALLEST = 640;
-/** px left of the grid: names of layers, or values. */
+/** Width in px left of the grid, for names of layers or values. */
 const [NAMES, VALUES] = [34, 62];
-/** px of the enlarged map: beside the grid where there is room for it, else below. */
+/** Size in px of the enlarged map: beside the grid if there is room, otherwise below. */
 const [LEAST, MOST, GAP] = [170, 280, 24];
 const TWO_COLUMNS = 640;
 
@@ -60,7 +60,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   });
   const { grid } = ctx.options as Partial<HeadGridOptions>;
   const controls = createControls(signal, answers, grid, (now) => {
-    // Of an Explorer's grid Python keeps no order.
+    // Python does not store the order of an Explorer's grid.
     if (now && grid) {
       ctx.model.set("options", { ...ctx.model.get("options"), grid: now } as HeadGridOptions);
       ctx.model.save_changes();
@@ -68,7 +68,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     draw();
   });
   const preview = createPreview(ctx, signal);
-  // Among other views there is a Heatmap beside it.
+  // Inside another view there is already a Heatmap.
   const isAlone = ctx.el === root;
   let width = 0;
   let inView = false;
@@ -144,7 +144,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     point();
   };
 
-  /** Of a source in parts, the first thumbnail on the page that is not here. */
+  /** For a source sent in parts, the first visible thumbnail that is missing. */
   const lacking = (source: Source): Spot | null => {
     const isMissing = (at: Spot | null): boolean => at !== null && sheet?.meta.scale[at.layer]?.[at.head] === undefined;
     const first = source.parts ? now.lines.flatMap(({ spots }) => spots).find(isMissing) : null;
@@ -182,7 +182,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const lines = isGroups ? now.lines.map((_, i) => i) : thinned(now.lines.length, side, 13);
     let free = 0;
     const shown = lines.filter((i) => {
-      // Groups of one thin line each: what has no room for its name goes without.
+      // Groups may be one thin line each: labels that do not fit are omitted.
       if (!now.lines[i]?.label || (isGroups && i * side < free)) return false;
       free = i * side + 13;
       return true;
@@ -194,7 +194,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     fill(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
   };
 
-  /** Below every thumbnail, how high its statistic is. */
+  /** A bar below every thumbnail for its statistic. */
   const bars = (px: number, foot: number): void => {
     const pen = canvas.getContext("2d");
     const statistic = controls.statistic();
@@ -228,7 +228,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     });
   };
 
-  /** Where the selected head stands: line, column, and how many columns it fills. */
+  /** Position of the selected head: line, column, and how many columns it spans. */
   const selectedAt = (): [number, number, number] => {
     const { source, layer, head } = ctx.resolved();
     const row = source.layers.indexOf(layer);
@@ -240,10 +240,10 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     return [...(places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
   };
 
-  /** The head under the cursor, else the selected one. */
+  /** The head under the cursor, otherwise the selected one. */
   const meant = (): Spot | null => headAt(spot ?? (selectedAt().slice(0, 2) as [number, number]));
 
-  /** Outlines, the enlarged map and the line of text. Runs on every pointer move. */
+  /** Update outlines, the enlarged map and the readout. Runs on every pointer move. */
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
     const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
@@ -306,7 +306,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       ];
       if (String(next) === String(at)) break;
       at = next;
-      if (headAt(at)) break; // what a filter left out is passed over
+      if (headAt(at)) break; // filtered heads are skipped
     }
     if (headAt(at)) hover(at);
   };

@@ -1,6 +1,6 @@
 /**
- * Heads of a layer between two columns of tokens: what the token looked at reads, or who reads it, by head; with no token
- * looked at, the strongest pairs of all.
+ * Heads of a layer as lines between two columns of tokens: what the current token reads, or who reads it, by head;
+ * without a current token, the strongest pairs.
  */
 import type { Change } from "../../context.ts";
 import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../../dom.ts";
@@ -33,7 +33,7 @@ const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && 
 export const renderHeadView = view((ctx, root, signal) => {
   const { selection } = ctx;
   const own = () => ctx.options as HeadViewOptions;
-  /** Change them, and tell Python. */
+  /** Change the options, and send them to Python. */
   const keep = (values: Partial<HeadViewOptions>): void => {
     ctx.model.set("options", { ...ctx.model.get("options"), ...values });
     ctx.model.save_changes();
@@ -71,7 +71,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   let frame = 0;
   let spoken = false;
   let painted = "";
-  /** Where a column was put by the other one. */
+  /** The scroll position that a column got from the other one. */
   const followed = { query: -1, key: -1 };
   const widths = new WeakMap<Axis, number>();
 
@@ -103,7 +103,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   fill(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
   renderLayerSlider(ctx.child({ title: "" }), slider);
 
-  // ---- what is looked at ----
+  // ---- the current token ----
 
   function events(side: Side) {
     return {
@@ -115,7 +115,7 @@ export const renderHeadView = view((ctx, root, signal) => {
       scrolled(): void {
         const other = opposite(side);
         const top = columns[side].top();
-        // A pinned token stays where it is.
+        // A pinned token keeps its column.
         if (Math.abs(top - followed[side]) >= 1 && !ctx.cell("pinned")) {
           columns[other].scrollTo(top);
           followed[other] = columns[other].top();
@@ -126,13 +126,16 @@ export const renderHeadView = view((ctx, root, signal) => {
     };
   }
 
-  /** Pin a cell; compared in this view's unit, so that a second time unpins what another unit pinned. */
+  /**
+   * Pin a cell. Cells are compared in this view's unit, so that a second click also unpins a cell pinned in another
+   * unit.
+   */
   const pin = (cell: Cell): void => selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
 
-  /** The side of what is pinned; of a pair, the query's. */
+  /** The side of the pinned token; for a pair, the query's. */
   const pinnedSide = (pinned: Cell): Side => (pinned.query >= 0 ? "query" : "key");
 
-  /** A token of a side; with one of the other side pinned, the pair of both. */
+  /** Hover a token; if one of the other side is pinned, the pair of both. */
   const cellOf = (side: Side, index: number): Cell => {
     const cell: Cell = { unit: ctx.source().unit, query: -1, key: -1 };
     const pinned = ctx.cell("pinned");
@@ -156,7 +159,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     let widest = widths.get(axis);
     if (widest === undefined) {
       const { fontFamily } = getComputedStyle(columns.key.element.firstElementChild as Element);
-      // The longest by their characters: measuring takes its time.
+      // The longest labels by number of characters: measuring all takes too long.
       const long = axis.labels.map((label) => shortLabel(label)).sort((a, b) => b.length - a.length);
       widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, `13px ${fontFamily}`)));
       widths.set(axis, widest);
@@ -184,7 +187,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     followPin();
   };
 
-  /** The pinned token comes into view, and the other column beside it. */
+  /** Scroll the pinned token into view, and the other column to the same height. */
   const followPin = (): void => {
     const pinned = ctx.cell("pinned");
     if (!pinned) return;
@@ -209,7 +212,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     plot.ariaBusy = String(missing);
     busy.hidden = !missing;
     put(busy, why);
-    // Another map's picture would be a lie, even dimmed.
+    // The picture of another map would be wrong, even dimmed.
     if (!missing || painted !== source.id || !why.startsWith("loading")) lines.clear();
     if (!missing) {
       painted = source.id;
@@ -298,7 +301,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     );
   };
 
-  // ---- what the reader does ----
+  // ---- input ----
 
   const goTo = (side: Side, index: number): void => {
     if (!pairs) return;
@@ -307,7 +310,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     selection.hover(cellOf(side, to));
     columns[side].reveal(to);
   };
-  /** Where the arrows move: in a pair, its second token. */
+  /** The side in which the arrow keys move: in a pair, that of its second token. */
   const cursor = (): { side: Side; index: number } => {
     const token = looked();
     if (!token) return { side: "query", index: columns.query.range()[0] - 1 };
@@ -321,7 +324,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   on(plot, signal, {
     blur: () => selection.hover(null),
     wheel(event) {
-      // Between the columns it moves both.
+      // Scrolling between the columns moves both.
       if (event.ctrlKey || event.target !== plot) return;
       const tops = (): number => columns.query.top() + columns.key.top();
       const before = tops();
@@ -375,7 +378,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     const { source } = ctx.resolved();
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const all: HeadKey[] = source.heads ?? ["-"];
-    // One head alone is the one that linked views show.
+    // If only one head is shown, linked views show it as well.
     const current = selection.get("head");
     if (alone && changed.has("head") && all.includes(current) && !heads.includes(current)) {
       keep({ heads: [current as number] });

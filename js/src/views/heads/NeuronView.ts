@@ -1,5 +1,5 @@
 /**
- * How one attention weight comes about: q, k, their products and the sum of these for one query and key, then scaling,
+ * How one attention weight is computed: q, k, their products and the sum of these for one query and key, then scaling,
  * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
  */
 
@@ -24,7 +24,7 @@ const NAMES: Record<Step, string> = {
   softmax: "softmax",
 };
 const GROWS_MS = 320;
-/** Side by side from this width on. */
+/** Minimum width in px for two columns. */
 const TWO_COLUMNS = 640;
 
 export const renderNeuronView = view((ctx, root, signal) => {
@@ -76,7 +76,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   let ordered: { row: Row; sorted: boolean; order: ArrayLike<number> } | null = null;
   let ink: Ink | null = null;
 
-  /** Where the view looks: the pinned query, or the last. */
+  /** The shown query: the pinned one, or the last. */
   const place = (): Place => {
     const { source, layer, head } = ctx.resolved();
     const last = ctx.axisOf(source.query).labels.length - 1;
@@ -90,7 +90,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
   const name = (side: "query" | "key", i: number): string =>
     quoted(ctx.axisOf(ctx.source()[side]).labels, i, ctx.options.indexBase);
-  /** The key that is looked at: under the pointer, pinned, or the one that gets most. */
+  /** The current key: hovered, pinned, or the one with the largest weight. */
   const keyOf = (shown: Row, hovering: boolean): number => {
     const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
     const here = hovering && hover?.query === place().query && hover.key >= 0 ? hover.key : (pinned?.key ?? -1);
@@ -118,7 +118,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     keys.reveal(pinnedKey);
   };
 
-  /** The steps as radio buttons, each with what it makes of this pair. */
+  /** The steps as radio buttons, each with its result for this pair. */
   const choices = (): void => {
     if (!row) return;
     if (drawnSteps !== row.steps.join()) {
@@ -142,7 +142,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     return all;
   };
 
-  /** All of it; or, while keys are passed over, what depends on the one that is `previewed`. */
+  /** Draw everything; while the pointer passes over keys, only what depends on the one `previewed`. */
   const draw = (previewed = false): void => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);
@@ -202,7 +202,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     );
   };
 
-  /** Let the step's bars grow out of the step before, unless less motion is wished for. */
+  /** Animate the bars from the previous step, unless the reader prefers reduced motion. */
   const grow = (): void => {
     cancelAnimationFrame(frame);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
@@ -230,7 +230,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const walkBy = (by: number): void => {
     if (row) go(row.steps[Math.max(0, Math.min(row.steps.length - 1, row.steps.indexOf(step) + by))]);
   };
-  /** Pin the pair some queries or keys further. */
+  /** Move the pinned pair by some queries or keys. */
   const move = (queries: number, by: number): void => {
     if (!row) return;
     const source = ctx.source();

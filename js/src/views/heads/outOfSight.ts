@@ -1,8 +1,11 @@
-/** Of a long text: what the token looked at has to do with tokens above and below those in view, and the way there. */
+/**
+ * For long texts: how much of the current token's weight goes to tokens above and below the visible ones, and buttons
+ * that lead there.
+ */
 import { assign, fill, h, on, put } from "../../dom.ts";
 import type { Values } from "./pairs.ts";
 
-/** A share of the weight that is worth saying. */
+/** The smallest share of the weight that is mentioned. */
 const WORTH = 0.005;
 
 export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
@@ -15,9 +18,9 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
   });
   return {
     element,
-    /** Values along the other side, and its rows in view. */
+    /** Values along the other side, and its visible rows. */
     show(values: Values, [first, last]: readonly [number, number]): void {
-      // Above, below, and in view.
+      // Shares above, below, and in view.
       const [sums, tops] = [
         [0, 0, 0],
         [0, 0, 0],

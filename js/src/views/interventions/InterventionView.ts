@@ -1,6 +1,6 @@
 /**
- * Pull the interventions: heads knocked out and rows of attention set, the list of what is active, and what the model says before
- * and after. Inside another view only what pulls them: that shows list and prediction itself.
+ * Interventions: heads knocked out and rows of attention set, the list of active ones, and the predictions before and
+ * after. Inside another view only the controls are shown, since that view shows the list and the prediction itself.
  */
 
 import { fill, h, on, put } from "../../dom.ts";
@@ -67,7 +67,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     const at = headLookedAt(ctx);
     const reason = refusal();
     heading.show("", "pull the wires");
-    // No answer is said in sentences of its own.
+    // Errors of the connection are already full sentences.
     const unasked = reason === answers.failure("interventions");
     put(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
     const head = at && typeof at.head === "number" ? at.head : null;

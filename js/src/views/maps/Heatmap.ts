@@ -65,7 +65,7 @@ export const renderHeatmap = view((around, root, signal) => {
     });
   };
 
-  /** Sizes and labels. Nothing happens unless the width or an axis changed. */
+  /** Lay out sizes and labels. Does nothing unless the width or an axis changed. */
   const layout = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
@@ -86,7 +86,7 @@ export const renderHeatmap = view((around, root, signal) => {
     return source.signed ? [-end, end] : [0, end];
   };
 
-  /** Put the tile on the canvas, or keep the old picture dimmed while the tile is on its way. */
+  /** Draw the tile, or dim the old picture until the tile arrives. */
   const paint = (): void => {
     const { source, layer, head } = ctx.resolved();
     const whatItIs = tiles.get(source.id, layer, head);
@@ -101,7 +101,7 @@ export const renderHeatmap = view((around, root, signal) => {
       const why = tiles.failure(source.id, layer, head);
       const what = placeWords(ctx, layer, head);
       put(busy, why ? `${what}: ${why}` : `loading ${what}`);
-      // Another map's picture would be a lie, even dimmed.
+      // The picture of another map would be wrong, even dimmed.
       if (paintedSource !== source.id) {
         image = null;
         canvas.width = 0;
@@ -118,7 +118,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const { codes, meta } = tile;
     const { rows, cols } = meta;
     const whole: Matrix = { codes, start: 0, rows, cols, causal: source.causal && rows === cols };
-    // Cells of one code, of one pixel.
+    // The number of cells per code and per pixel.
     const coarse = Math.ceil(tile.cols / cols);
     const pool = coarse * Math.max(1, Math.ceil(size.pool / coarse));
     const matrix = maxPool(whole, pool / coarse);
@@ -134,7 +134,7 @@ export const renderHeatmap = view((around, root, signal) => {
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };
 
-  /** The end of a range for all layers and heads; 0 where it is not known yet. */
+  /** The end of a common range for all layers and heads; 0 if unknown. */
   const largest = (shown: Tile, source: Source): number => {
     if (source.stochastic) return shown.meta.scale;
     if (source.computed || source.parts) return 0;
@@ -152,7 +152,7 @@ export const renderHeatmap = view((around, root, signal) => {
       : ["range: this matrix", "The range reaches up to this matrix's own largest value. Click for one range for all."];
   };
 
-  /** Crosshair, pinned cell and readout. Runs on every pointer move: no nodes are made here. */
+  /** Update crosshair, pinned cell and readout. Runs on every pointer move and creates no nodes. */
   const point = (): void => {
     if (!size) return;
     const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
@@ -170,7 +170,7 @@ export const renderHeatmap = view((around, root, signal) => {
 
   const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && a.key === b.key;
 
-  /** Pin the cell beside the pinned or hovered one; the same cell again is unpinned. */
+  /** Pin the cell next to the pinned or hovered one; the same cell again unpins it. */
   const movePin = (rows: number, cols: number) => (): void => {
     if (!size) return;
     const pinned = ctx.cell("pinned");
@@ -192,7 +192,7 @@ export const renderHeatmap = view((around, root, signal) => {
     pointerleave: () => selection.hover(null),
     click(event) {
       const cell = cellAt(event);
-      // Compared in this view's unit, so that a second click unpins what another unit pinned.
+      // Cells are compared in this view's unit, so that a second click also unpins a cell pinned in another unit.
       if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
@@ -237,7 +237,7 @@ function valueWords(source: Source): string {
   return `${source.kind === "attributions" ? "attribution" : "weight"}${source.signed ? ", signed" : ""}`;
 }
 
-/** Enough of an axis to notice that it is another one. */
+/** Enough of an axis to notice when it changes. */
 function fingerprint(axis: Axis): string {
   return `${axis.unit} ${axis.labels.length} ${axis.labels.slice(0, 512).join("\u0001")}`;
 }

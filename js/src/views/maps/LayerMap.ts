@@ -1,4 +1,4 @@
-/** One row of a map in every layer: rows are layers, columns the tokens. Of attributions, the row of a target. */
+/** One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target. */
 
 import { heatMap, lut } from "../../colour.ts";
 import { density, fill, flag, h, keyboard, on, put, reserve, spotAt, watchWidth } from "../../dom.ts";
@@ -14,7 +14,7 @@ import { createFigure } from "./figure.ts";
 import { paintFrame } from "./paint.ts";
 import type { Size } from "./size.ts";
 
-/** The largest code of the picture: signed, the square root of a value's share of the largest. */
+/** The largest code of the picture. Codes are signed square roots of a value's share of the largest. */
 const TOP = 127;
 
 type Row = Float32Array | undefined;
@@ -36,10 +36,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
   root.classList.add("aw-layermap");
   fill(root, h("div.row", title, back), element, ...readout.elements, scale.element);
 
-  /** Whether rows are targets, and not tokens. */
+  /** Whether rows are targets rather than tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
 
-  /** The target or the query: the pinned one, else where a model reads its prediction. */
+  /** The shown row (target or query): the pinned one, otherwise the position from which the model predicts. */
   const rowShown = (source: Source): number => {
     const count = ctx.axisOf(source.query).labels.length;
     const row = ctx.cell("pinned")?.query ?? -1;
@@ -47,7 +47,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     return source.causal ? count - 1 : 0;
   };
 
-  /** Rows of matrices whose cells share codes, as they were asked for; null: on its way. */
+  /** Exact rows of coarse matrices; null: requested. */
   const exact = new Map<string, Float32Array | null>();
   const exactly = (...place: [string, number, HeadKey, number]): Row => {
     const name = place.join();
@@ -55,14 +55,14 @@ export const renderLayerMap = view((ctx, root, signal) => {
       exact.set(name, null);
       void tiles.row(...place, true).then((values) => {
         if (values) exact.set(name, values);
-        else exact.delete(name); // asked for again when something changes
+        else exact.delete(name); // requested again on the next change
         if (values && !signal.aborted) draw();
       });
     }
     return exact.get(name) ?? undefined;
   };
 
-  /** The row in one layer, if it is here; else its matrix is asked for, unless it is yet to be computed. */
+  /** The row in one layer if it is loaded; otherwise its matrix is requested, unless it is yet to be computed. */
   const read = (layer: number): Row => {
     const { source, head } = ctx.layered();
     if (source.coarse) return exactly(source.id, layer, head, rowShown(source));
@@ -78,7 +78,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const key = ctx.axisOf(source.key);
     const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(source))}`;
     put(title, `${plural(source.unit)} in every layer, ${about}`);
-    // It keeps its place, so that a click does not move the picture away from the pointer.
+    // The button keeps its place, so that a click does not move the picture away from the pointer.
     back.style.visibility = inside() ? "" : "hidden";
     plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or as it is at the input.`;
     rows = layers.map(read);
@@ -95,7 +95,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const paint = ({ signed }: Source, cols: number): void => {
     const high = rows.length;
     const end = roundUp(Math.max(...rows.map((values) => peak(values ?? []))));
-    const codes = new Int16Array(high * cols).fill(HIDDEN); // what is not here, or is not read, is no zero
+    const codes = new Int16Array(high * cols).fill(HIDDEN); // missing or unread values are not zeros
     rows.forEach((values, r) => {
       values?.forEach((value, c) => {
         if (Number.isNaN(value)) return;
@@ -121,7 +121,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     scale.show({ map, range, words, button: null });
   };
 
-  /** Outlines and the line of text. Runs on every pointer move. */
+  /** Update outlines and readout. Runs on every pointer move. */
   const point = (): void => {
     if (!size) return;
     const { source, layer } = ctx.layered();
@@ -165,10 +165,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const key = Math.max(0, Math.min(size.cols - 1, (spot?.[1] ?? -1) + keys));
     hover([source.layers.indexOf(layer), key]);
   };
-  /** Whether the text shows a layer, and not the input. */
+  /** Whether the text shows a layer rather than the input. */
   const inside = (): boolean => ctx.source() === ctx.layered().source;
 
-  /** Show the text as it is in a layer; the layer that it shows already gives way to the input again. */
+  /** Show the text in a layer; for the layer that is already shown, return to the input. */
   const open = (row: number): void => {
     const { source, layer: now, head } = ctx.layered();
     const layer = source.layers[row] as number;
@@ -176,7 +176,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
       close();
       return;
     }
-    // Of what has a row for every token, the row that stands here.
+    // For maps with a row for every token, pin the shown row.
     const pinned = { unit: source.unit, query: rowShown(source), key: -1 };
     selection.set({ layer, inside: true, ...(ofTargets(source) ? {} : { pinned }) });
     tiles.request(source.id, layer, head);

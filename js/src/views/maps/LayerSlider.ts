@@ -1,4 +1,4 @@
-/** Where in the model the linked views look: layer (with play), head or reduction, unit. */
+/** The position of linked views in the model: layer (with play), head or reduction, unit. */
 
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, fill, h, on, put } from "../../dom.ts";
@@ -68,7 +68,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     assign(more, { disabled: head === source.heads?.at(-1) });
     const alone = source.layers.length < 2;
     const place = whereWords(ctx, at);
-    // The end comes first: no value is beyond it.
+    // Set the maximum first, since it limits the value.
     assign(range, { max: String(source.layers.length - 1), hidden: alone, ariaValueText: place });
     assign(range, { value: String(source.layers.indexOf(layer)) });
     put(where, place);
@@ -79,7 +79,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     drawPlay();
   };
   return (changed) => {
-    // Hovering changes nothing here, and it comes at the rate of the pointer.
+    // Ignore hovering, which changes nothing here and is frequent.
     if (only(changed, "hover")) return;
     if (changed.has("tiles")) player.arrived();
     update();
@@ -91,13 +91,13 @@ export interface Player {
   stop(): void;
   /** Start, stop, or (`still`) take one step. */
   toggle(still: boolean): void;
-  /** Tiles came: go on if that is what play waited for. */
+  /** Tiles arrived: continue if play was waiting for them. */
   arrived(): void;
 }
 
 /**
- * Steps through the layers at a pace that can be followed, waits for a tile that is not there yet, and ends at
- * the last layer. Started at the last layer, it begins again at the first.
+ * Steps through the layers at a readable pace, waits for missing tiles, and stops at the last layer. Started at the
+ * last layer, it begins again at the first.
  */
 export function createPlayer(ctx: ViewContext, signal: AbortSignal, changed: () => void): Player {
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -1,14 +1,14 @@
-/** What lies over a heatmap: the hovered row and column, the pinned cell, outlined cells. Moved, never rebuilt. */
+/** The overlays of a heatmap: hovered row and column, pinned cell, outlined cells. Moved, never rebuilt. */
 import { fill, h, place } from "../../dom.ts";
 import type { Cell } from "../../wire/wire.ts";
 import type { Size } from "./size.ts";
 
-/** Outlined cells beyond this number are not drawn: they would be a second picture made of nodes. */
+/** The largest number of outlined cells: each is a DOM node. */
 const MOST_MARKS = 400;
 
 export interface Crosshair {
   elements: HTMLElement[];
-  /** Put everything where it belongs; an index of -1 leaves that direction open. */
+  /** Move all overlays; an index of -1 leaves that direction open. */
   move(size: Size, hover: Cell | null, pinned: Cell | null): void;
   /** Outline the cells of `ViewOptions.marks`. */
   mark(size: Size, marks: readonly (number | [number, number])[]): void;

@@ -1,4 +1,4 @@
-/** A matrix on the page: its canvas, what lies over it, and the labels beside it. */
+/** A matrix on the page: its canvas, its overlays, and the labels beside it. */
 import { assign, h, setSizes } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { createCrosshair } from "./crosshair.ts";
@@ -7,7 +7,7 @@ import { fit, type Size } from "./size.ts";
 
 type Side = Pick<Axis, "labels" | "special">;
 
-/** `what` is its role in words; `over` lies over the canvas. */
+/** `what` is its role description; `over` are overlays. */
 export function createFigure(what: string, ...over: HTMLElement[]) {
   const [left, top] = [createLabels("left"), createLabels("top")];
   const canvas = h("canvas.cells");
@@ -22,7 +22,7 @@ export function createFigure(what: string, ...over: HTMLElement[]) {
     crosshair,
     left,
     top,
-    /** Sizes and labels for `width` px. */
+    /** Lay out sizes and labels for a width of `width` px. */
     layout(query: Side, key: Side, width: number): Size {
       const style = getComputedStyle(left.element);
       const font = `${style.fontSize} ${style.fontFamily}`;
@@ -37,9 +37,9 @@ export function createFigure(what: string, ...over: HTMLElement[]) {
       setSizes(element, { left: leftRoom, top: above, width: size.width, height: size.height });
       return size;
     },
-    /** Put an image on the canvas. */
+    /** Draw an image on the canvas. */
     show(image: ImageData): void {
-      // A size set anew, also the same, costs a new canvas.
+      // Setting a size reallocates the canvas, even if it is the same.
       assign(canvas, { width: image.width, height: image.height });
       canvas.getContext("2d")?.putImageData(image, 0, 0);
     },

@@ -1,7 +1,7 @@
-/** Labels beside a matrix: as many as fit, the one under the pointer always. Never more nodes than fit. */
+/** Labels beside a matrix: as many as fit, and always the hovered one. Never more nodes than fit. */
 import { assign, dress, fill, flag, h, put, shortLabel, thinned } from "../../dom.ts";
 
-const LINE = 14; // px a label needs across its direction
+const LINE = 14; // height in px that a label needs
 
 let ruler: CanvasRenderingContext2D | null | undefined;
 
@@ -13,13 +13,13 @@ export function textWidth(text: string, font: string): number {
   return ruler.measureText(text).width;
 }
 
-/** Room that those labels of an axis which fit at `cell` px each need; names beyond `most` px are cut. */
+/** The room in px for the labels of an axis that fit at `cell` px per cell; names longer than `most` px are cut. */
 export function labelRoom(labels: readonly string[], cell: number, font: string, most: number): number {
   const widths = fitting(labels.length, cell).map((i) => textWidth(shortLabel(labels[i] ?? ""), font));
   return Math.min(most, Math.ceil(Math.max(0, ...widths)) + 8);
 }
 
-/** Indices that get a label at `cell` px each. */
+/** Indices of the labels shown at `cell` px per cell. */
 function fitting(count: number, cell: number): number[] {
   return thinned(count, cell, LINE);
 }
@@ -37,11 +37,11 @@ export interface AxisLabels {
   layout(layout: LabelLayout): void;
   /** Whether a top axis lies flat, because its cells are wide enough. */
   flat(): boolean;
-  /** Show the label of the hovered and of the pinned element over its neighbours. */
+  /** Show the labels of the hovered and the pinned element over their neighbours. */
   mark(hovered: number | undefined, pinned: number | undefined): void;
 }
 
-/** Labels along one side: "left" reads downwards, "top" upwards unless the cells are wide enough to lie flat. */
+/** Labels along one side: "left" downwards; "top" rotated unless the cells are wide enough for flat labels. */
 export function createLabels(side: "left" | "top"): AxisLabels {
   const element = h(`div.labs.labs-${side}`, { "aria-hidden": "true" });
   const hover = h("span.lab.lab-over");

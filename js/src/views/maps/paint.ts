@@ -1,22 +1,22 @@
-/** Codes onto pixels: a matrix through a colour table, pooled where it has more cells than the screen has pixels. */
+/** Draws codes as pixels: a matrix through a colour table, pooled if it has more cells than there are pixels. */
 
 import { HIDDEN } from "../../wire/codec.ts";
 import type { Codes } from "../../wire/tile.ts";
 
-/** Where a matrix lies in an array of codes. */
+/** The position of a matrix in an array of codes. */
 export interface Matrix {
   codes: Codes;
   /** Index of its first code. */
   start: number;
   rows: number;
   cols: number;
-  /** Nothing above the diagonal: those pixels stay as they are. */
+  /** Skip the cells above the diagonal. */
   causal: boolean;
 }
 
 const POOLED = new WeakMap<Codes, readonly [number, Matrix]>();
 
-/** A matrix with blocks of `factor` x `factor` cells replaced by their largest |code|: peaks are never dropped. */
+/** A matrix whose blocks of `factor` x `factor` cells are replaced by their largest |code|, so that peaks are kept. */
 export function maxPool(matrix: Matrix, factor: number): Matrix {
   if (factor <= 1) return matrix;
   const { codes, start, rows, cols, causal } = matrix;
@@ -26,7 +26,7 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   const outRows = Math.ceil(rows / factor);
   const outCols = Math.ceil(cols / factor);
   const out = new (codes.constructor as Int16ArrayConstructor)(outRows * outCols);
-  // What is left out counts only where there is nothing else.
+  // Hidden cells count only if there is nothing else.
   if (codes instanceof Int16Array) out.fill(HIDDEN);
   for (let r = 0; r < rows; r += 1) {
     const first = start + r * cols;
@@ -47,10 +47,10 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   return pooled;
 }
 
-/** Write a matrix one pixel a cell into an image `width` pixels wide that has exactly its size. */
+/** Write a matrix, one pixel per cell, into an image `width` pixels wide. */
 export function paintCells(pixels: Uint32Array, matrix: Matrix, lut: Uint32Array): void {
   const { codes, start, rows, cols, causal } = matrix;
-  // Signed codes are read as bytes, which is how the table is laid out.
+  // Signed codes are read as bytes, matching the layout of the table.
   const bytes =
     codes instanceof Int8Array
       ? new Uint8Array(codes.buffer, codes.byteOffset, codes.length)
@@ -69,7 +69,7 @@ export function paintCells(pixels: Uint32Array, matrix: Matrix, lut: Uint32Array
   }
 }
 
-/** Where and how large a thumbnail is drawn. */
+/** The position and size of a drawn thumbnail. */
 export interface Frame {
   x: number;
   y: number;
@@ -77,7 +77,7 @@ export interface Frame {
   height: number;
 }
 
-/** Write a matrix into a frame of a larger image, the largest |code| of all cells under a pixel. */
+/** Write a matrix into a frame of a larger image; each pixel shows the largest |code| of the cells under it. */
 export function paintFrame(pixels: Uint32Array, stride: number, frame: Frame, matrix: Matrix, lut: Uint32Array): void {
   const { codes, start, rows, cols, causal } = matrix;
   const { x, y, width, height } = frame;

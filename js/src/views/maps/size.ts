@@ -1,4 +1,4 @@
-/** How large a matrix is drawn: it fills the width, stays within a screen's height, and short texts stay small. */
+/** The size of a drawn matrix: it fills the width, fits a screen's height, and short texts stay small. */
 
 import { density } from "../../dom.ts";
 
@@ -11,20 +11,22 @@ export interface Size {
   /** px of one cell; below 1 for long texts. */
   cellWidth: number;
   cellHeight: number;
-  /** Cells along each side that share one pixel, by their maximum. */
+  /** The number of cells per pixel along each side; a pixel shows their maximum. */
   pool: number;
 }
 
 const TALLEST = 640;
 const LARGEST_CELL = 44;
-/** px of a cell across a map of one to six rows or columns; more of them share the room of six. */
+/** Thickness in px of a cell in a map of one to six rows or columns; more of them share the room of six. */
 const STRIPE = 22;
 
-/** Size of rows x cols cells in `room` px of width. Cells are squares, except where that leaves a stripe too thin to read. */
+/**
+ * The size of rows x cols cells in a width of `room` px. Cells are square, unless that makes a strip too thin to read.
+ */
 export function fit(rows: number, cols: number, room: number): Size {
   const width = Math.max(1, room);
   let cell = Math.min(LARGEST_CELL, width / Math.max(1, cols), TALLEST / Math.max(1, rows));
-  // Whole pixels a cell look even; for small cells the lost width would show more than the unevenness.
+  // Cells of whole pixels look even; for small cells the lost width would be more visible than unevenness.
   if (cell >= 6) cell = Math.floor(cell);
   let [cellWidth, cellHeight] = [cell, cell];
   const least = (count: number): number => (STRIPE * Math.min(count, 6)) / Math.max(1, count);

@@ -1,7 +1,7 @@
 /**
- * What the model says: its most probable tokens or classes, as bars of probability from 0 to 1, at any temperature, top k
- * and top p; what it would write; and how unexpected the text was to it. Where a method can be asked about outcomes, a
- * click on one makes it the target, with Shift the foil.
+ * The model's predictions: its most probable tokens or classes as bars from 0 to 1, at any temperature, top k and top
+ * p; continuations; and how unexpected the text was. If a method can explain a chosen outcome, a click makes an outcome
+ * the target, Shift-click the foil.
  */
 
 import { fill, h, keyboard, on, put, shortLabel } from "../../dom.ts";
@@ -16,7 +16,7 @@ import { type Drawing, drawn, type Logits } from "./predictions/decoding.ts";
 import { percent } from "./predictions/percent.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
-/** What Python tells of one place; its buffers are logits (float32) and the weight of the rest (float64). */
+/** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
 export interface Told {
   title: string;
   ids: number[];
@@ -56,7 +56,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   const [warmth, share] = [h("output"), h("output")];
   const cuts = h("span.row", h("label.field", "top k", topK), h("label.field", "top p", topP, share));
   const controls = h("div.row", h("label.field", "temperature", temperature, warmth), cuts);
-  /** Token that is predicted; null: the one that comes next. */
+  /** The predicted token; null: the next one. */
   let position: number | null = null;
   let most = FEW;
   let shown: Outcome[] = [];
@@ -111,7 +111,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     const told = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
     const failure = answers.failure("outcomes", args) ?? "";
     more.hidden = (told?.meta.ids.length ?? items.length) <= FEW;
-    // Until more is told, what the header tells.
+    // Until the answer arrives, the predictions of the header.
     if (told || position === null) rows(told?.meta ?? null, told?.buffers ?? []);
     put(said, position === null ? "" : failure);
     back.hidden = position === null;
@@ -167,7 +167,7 @@ export const renderPredictions = view((ctx, root, signal) => {
         bar.style.width = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
         const text = shortLabel(label, 60);
         const token = h("bdi.token", { title: text }, text);
-        // What the text could be explained for is what comes next.
+        // Only the next token can be a target.
         const target =
           asks && position === null ? h("button.button.outcome", { type: "button" }, token, h("b")) : token;
         return h("li", target, h("span.bar", bar), h("span.value", probability ? percent(probability) : "–"));
@@ -175,7 +175,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     );
   };
 
-  /** Which of them are target and foil, and how to choose. */
+  /** Mark target and foil, and show how to choose them. */
   const point = (): void => {
     const header = ctx.header();
     const asks = methodWithTargets(header);
@@ -195,7 +195,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     put(help, `Click: explain it (target). Shift-click or Shift+Enter: rather than it (foil).${now}`);
   };
 
-  /** Make one the target or the foil; the one that is it already is so no more. */
+  /** Make an outcome the target or the foil, or clear it if it already is. */
   const choose = (element: EventTarget | null, asFoil: boolean): void => {
     const header = ctx.header();
     const at = [...list.children].findIndex((item) => item.firstElementChild?.contains(element as Node));
@@ -206,7 +206,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     let [target, foil] = shownTargets(ctx);
     if (asFoil) {
       foil = same(foil) ? null : outcome;
-      // A foil alone is what the prediction is contrasted with.
+      // With a foil alone, the top prediction is the target.
       if (foil && (!target || same(target))) target = header.predictions.items.find((other) => !same(other)) ?? null;
     } else {
       target = same(target) ? null : outcome;

@@ -1,4 +1,4 @@
-/** Attributions in one output: targets by sources, the text, and what every layer says of it. */
+/** Attributions in one output: targets by sources, the text, and the values in every layer. */
 
 import { fill, h } from "../../dom.ts";
 import { filterPlace } from "../base/filters.ts";

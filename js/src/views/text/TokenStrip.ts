@@ -1,7 +1,6 @@
 /**
- * The text itself, coloured by one row of a map: the row of the pinned query, of the hovered one, or, with
- * neither, the mean over all queries. Attributions show the row of their target, of a few targets a strip each, of many
- * a tab each.
+ * The text, coloured by one row of a map: the row of the pinned query, of the hovered one, or otherwise the mean over
+ * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
  */
 
 import type { Change, ViewContext } from "../../context.ts";
@@ -21,10 +20,10 @@ import { gradient, shades } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
 import { createUnits } from "./units.ts";
 
-/** What is shown, and in which words. */
+/** The values shown, and where they come from. */
 interface Reading {
   values: Float32Array;
-  /** The values of every strip, where every target has one. */
+  /** The values of every strip, if every target has one. */
   all: Float32Array[];
   exact: boolean;
   /** Row index, or -1 for the mean over all rows. */
@@ -33,14 +32,14 @@ interface Reading {
 }
 
 const MOST_NAMED = 3;
-/** Other targets whose values are read with one. */
+/** The largest number of other targets mentioned with a value. */
 const MOST_OTHERS = 8;
-/** A tile's own filter has left special tokens out. */
+/** The filter of the tile has already hidden special tokens. */
 const NOTHING_MORE: Pick<Filters, "special"> = { special: "show" };
-/** So many targets have a strip each; of more, one is chosen. */
+/** Up to this many targets have a strip each; among more, one is chosen. */
 const STACKED = 3;
 
-/** Whether attributions have more targets than strips below each other can show. */
+/** Whether attributions have too many targets for a strip each. */
 export function hasManyTargets(ctx: ViewContext): boolean {
   const { kind, query } = ctx.source();
   return kind === "attributions" && ctx.axisOf(query).labels.length > STACKED;
@@ -95,10 +94,10 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
-  /** Every target has a strip: the row of the one under the pointer is read. */
+  /** Whether every target has a strip of its own. */
   const stacked = (): boolean => keys.length > 1;
 
-  /** Without a pin the hovered token is tried as the query; with one, its value under that query is read. */
+  /** Without a pin, a hovered token is previewed as the query; with one, it is the key. */
   const hover = (index: number, chooses: boolean, row: number): void => {
     const pinned = ctx.cell("pinned");
     if (index < 0) selection.hover(null);
@@ -115,7 +114,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     else if (query >= 0) selection.pin(cell(query, pinned?.key === index ? -1 : index));
   };
 
-  /** Spans are made once per pair of axes; a change of layer or head leaves them alone. */
+  /** Spans are built once per pair of axes; changing layer or head keeps them. */
   const build = (source: Source): void => {
     const marks = ctx.options.marks.filter((m): m is number => typeof m === "number");
     const [queryAxis, keyAxis] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
@@ -158,14 +157,14 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (same) [queries = null] = keys;
   };
 
-  /** Values to show; null while the tile is not in the browser. */
+  /** The values to show; null until the tile is loaded. */
   const read = (source: Source): Reading | null => {
     const { layer, head } = ctx.resolved();
     const [pinned, hovered] = [ctx.cell("pinned"), ctx.cell("hover")];
     const isMap = source.kind === "map";
     hoveredKey = hovered?.key ?? -1;
     let query = pinned && pinned.query >= 0 ? pinned.query : (hovered?.query ?? -1);
-    // A query strip of its own previews while something is pinned: there the hovered token is no key.
+    // With a separate query strip, a hovered query is previewed even if something is pinned.
     const another = stacked() || (queries !== keys[0] && hovered && hovered.key < 0);
     if (another && hovered && hovered.query >= 0) query = hovered.query;
     if (!isMap && query < 0) query = 0;
@@ -174,14 +173,14 @@ export const renderTokenStrip = view((around, root, signal) => {
     const tile = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     const left = tile && filtered(ctx, tile, chosen);
-    // The cells of a coarse tile are no row: also a preview is asked for.
+    // A coarse tile has no rows of single cells: a preview needs the exact row as well.
     const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
     if (!isRead(left, exact, query) && reading) return { ...reading, preview };
     const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
     if (!left) return null;
     if (query >= 0) return { values: rowOf(left, query), all, exact: false, query, preview };
-    // Special tokens are no part of the mean; what is small is left out of it as of any row.
+    // Special tokens are excluded from the mean; the other filters apply to the mean itself.
     const counted = filtered(ctx, tile, { ...chosen, mass: 1, least: 0 });
     const { special } = ctx.axisOf(source.key);
     const mean = counted.received();
@@ -227,7 +226,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       put(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
     } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
     const { layer, head } = ctx.resolved();
-    // A cell read from its tile is worded as the heatmap words it.
+    // A cell read from its tile is worded as in the heatmap.
     const whole = tiles.get(source.id, layer, head);
     const left = whole && filtered(ctx, whole);
     const tile = exact || query < 0 ? undefined : left;
@@ -239,7 +238,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
       return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${host.note(i)}${others(i)}`;
     };
-    /** What the same element is to the other targets. */
+    /** The values of the same element for the other targets. */
     const others = (i: number): string => {
       const { labels } = ctx.axisOf(source.query);
       if (source.kind !== "attributions" || !left || labels.length < 2) return "";
@@ -311,7 +310,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   return update;
 });
 
-/** Elements that begin a paragraph, where the labels themselves show no line ends. */
+/** Elements that begin a paragraph, if the labels themselves do not show line ends. */
 function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
   const { axes, sources } = ctx.header();
   const { stack } = ctx.source();

@@ -1,20 +1,20 @@
-/** What a token strip shows, as numbers: which row is read, and on which scale. */
+/** The numbers behind a token strip: its row, and the range of its scale. */
 
-/** Anything that gives cell values: a decoded tile. */
+/** Anything with cell values, such as a decoded tile. */
 export interface Cells {
   rows: number;
   cols: number;
   value(row: number, col: number): number;
 }
 
-/** One row of cells, as many numbers as there are keys. */
+/** One row of cells: one number per key. */
 export function rowOf(cells: Cells, row: number): Float32Array {
   const out = new Float32Array(cells.cols);
   for (let c = 0; c < cells.cols; c += 1) out[c] = cells.value(row, c);
   return out;
 }
 
-/** Weight every key receives, as the mean over all queries. Not-a-number cells do not count. */
+/** The weight that every key receives: the mean over all queries, NaN cells excluded. */
 export function meanReceived(cells: Cells): Float32Array {
   const sum = new Float64Array(cells.cols);
   const seen = new Uint32Array(cells.cols);
@@ -29,7 +29,7 @@ export function meanReceived(cells: Cells): Float32Array {
   return Float32Array.from(sum, (s, c) => (seen[c] ? s / (seen[c] as number) : Number.NaN));
 }
 
-/** Places of the `most` largest magnitudes, the largest first; of equal ones the first. */
+/** Indices of the `most` largest magnitudes in descending order; of equal ones the first. */
 export function largestOf(values: ArrayLike<number>, most: number): number[] {
   const found: number[] = [];
   const size = (at: number | undefined): number => Math.abs(values[at as number] as number) || 0;
@@ -42,7 +42,7 @@ export function largestOf(values: ArrayLike<number>, most: number): number[] {
   return found;
 }
 
-/** Largest absolute finite value; 0 where there is none. */
+/** The largest absolute finite value; 0 if there is none. */
 export function peak(values: Iterable<number>): number {
   let top = 0;
   for (const value of values) if (Number.isFinite(value)) top = Math.max(top, Math.abs(value));
@@ -50,8 +50,8 @@ export function peak(values: Iterable<number>): number {
 }
 
 /**
- * The value that gets the full colour. `intensity` 0 is the row's peak; every step of 1 halves the top of the
- * scale, so that what stands behind a sink can be seen. Larger values keep the full colour.
+ * The value that gets the full colour. `intensity` 0 is the row's peak; every step of 1 halves the top of the scale, so
+ * that small values behind an attention sink become visible. Larger values keep the full colour.
  */
 export function topOfScale(values: Iterable<number>, intensity: number): number {
   return peak(values) / 2 ** intensity;
@@ -67,7 +67,7 @@ export function continues(label: string): boolean {
   return label.length > 2 && label.startsWith("##");
 }
 
-/** The element an arrow key leads to, or null where the key does not move along the text. */
+/** The element that an arrow key leads to, or null if the key does not move along the text. */
 export function step(key: string, index: number, count: number, rtl: boolean): number | null {
   const forward = rtl ? "ArrowLeft" : "ArrowRight";
   const back = rtl ? "ArrowRight" : "ArrowLeft";

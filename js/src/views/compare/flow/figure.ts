@@ -1,19 +1,19 @@
-/** Tokens along the bottom, layers up the left, and between them two canvases, the one in front for what is followed. */
+/** Tokens along the bottom, layers up the left side, and two canvases between: the front one for the followed token. */
 
 import { assign, density, dress, flag, h } from "../../../dom.ts";
 import type { Axis } from "../../../wire/wire.ts";
 import { createLabels, labelRoom } from "../../maps/labels.ts";
 import { BARS, type Grid } from "./paint.ts";
 
-const NARROWEST = 6; // px of a token: longer texts scroll
+const NARROWEST = 6; // least width of a token in px: longer texts scroll
 const WIDEST = 64;
 const TALLEST = 600;
-/** Dots of a canvas along a side, beyond which browsers draw none. */
+/** The largest side of a canvas, in dots, that browsers draw. */
 const MOST_DOTS = 16000;
-/** px that the token with the cursor stays away from the edge. */
+/** Distance in px that the current token keeps from the edge. */
 const MARGIN = 40;
 
-/** A token after so many layers. */
+/** A token at a level: after that many layers. */
 export interface Spot {
   level: number;
   token: number;
@@ -26,13 +26,18 @@ export interface Figure {
   front: HTMLCanvasElement;
   /** As of the last layout. */
   grid: Grid;
-  /** Fit it into a width; `names` are those of the levels, the last first. Says whether all has to be drawn anew. */
+  /**
+   * Fit the figure into a width; `names` are those of the levels, the last first. Returns whether everything has to be
+   * redrawn.
+   */
   layout(names: readonly string[], axis: Axis, width: number): boolean;
-  /** The token at a place of the page. */
+  /** The token at a position on the page. */
   find(event: MouseEvent): Spot | null;
-  /** Show the canvas in front, with a mark on a token; label its layer and token, the selected layer and the pinned token. */
+  /**
+   * Show the front canvas with a mark on a token; label its layer and token, the selected layer and the pinned token.
+   */
   follow(spot: Spot | null, layer: number, over: number | undefined, pinned: number | undefined): void;
-  /** Bring a token into sight. */
+  /** Scroll a token into view. */
   reach(token: number): void;
 }
 

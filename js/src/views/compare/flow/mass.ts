@@ -1,4 +1,4 @@
-/** The mass of a token followed down through the layers, and the edges that carry it. */
+/** The mass of a token, followed down through the layers, and the edges that carry it. */
 
 /** One layer: [query, key] row by row, every row summing to one. */
 export interface Step {
@@ -19,11 +19,11 @@ export interface Edge {
 export interface Flow {
   /** The edges drawn, weakest first. */
   edges: Edge[];
-  /** How many edges reach the least mass, drawn or not. */
+  /** The number of edges that reach the threshold, drawn or not. */
   found: number;
-  /** Share of all mass that the edges carry, 0 to 1. */
+  /** The share of all mass that the drawn edges carry, 0 to 1. */
   share: number;
-  /** What every token holds at each level, from the input up; empty where all tokens are followed. */
+  /** The mass of every token at each level, from the input up; empty if all tokens are shown. */
   masses: Float64Array[];
 }
 
@@ -47,14 +47,14 @@ export function stepOf(value: (row: number, col: number) => number, count: numbe
   return { rows, count, tops };
 }
 
-/** Add what a token passes on to those below it. A function of its own: it is the hot one. */
+/** Distribute a token's mass over the tokens below it. A separate function because it is hot. */
 function pass(rows: Float32Array, start: number, here: number, below: Float64Array): void {
   for (let key = 0; key < below.length; key += 1) {
     below[key] = (below[key] as number) + here * (rows[start + key] as number);
   }
 }
 
-/** Edges that carry at least `least` of what a token after its layer is made of, of all tokens. */
+/** All edges that carry at least the share `least` of the token after their layer. */
 export function everyEdge(steps: readonly Step[], least: number, budget: number): Flow {
   const edges: Edge[] = [];
   steps.forEach(({ rows, count }, level) => {
@@ -96,7 +96,7 @@ export function flowOf(steps: readonly Step[], level: number, token: number, lea
   return strongest(edges, budget, level, masses);
 }
 
-/** The strongest edges between tokens, then, while there is room, what stays in its place. */
+/** The strongest edges between different tokens, then, if there is room, those that stay at their token. */
 function strongest(edges: Edge[], budget: number, total: number, masses: Float64Array[]): Flow {
   const weakestFirst = (a: Edge, b: Edge): number => a.mass - b.mass;
   const last = (list: Edge[], count: number): Edge[] => list.sort(weakestFirst).slice(Math.max(0, list.length - count));
@@ -113,13 +113,13 @@ function strongest(edges: Edge[], budget: number, total: number, masses: Float64
   return { edges: kept, found: edges.length, share: total > 0 ? Math.min(1, sum / total) : 0, masses };
 }
 
-/** The least share of an edge at a place of the slider, 0 to 1: from 0.2 % to 50 %, in even ratios. */
+/** The threshold for a slider position from 0 to 1: 0.2 % to 50 %, on a logarithmic scale. */
 export function leastAt(place: number): number {
   const value = 0.002 * 250 ** place;
   return Number(value.toPrecision(2));
 }
 
-/** The place of the slider for a least share. */
+/** The slider position for a threshold. */
 export function placeOf(least: number): number {
   return Math.log(least / 0.002) / Math.log(250);
 }

@@ -1,16 +1,16 @@
-/** Tokens by layers on a canvas: edges, dots, and bars below the input. */
+/** Paints tokens by layers on a canvas: edges, dots, and bars below the input. */
 
 import type { Theme } from "../../../colour.ts";
 import type { Edge } from "./mass.ts";
 
-/** px of the bars below the input. */
+/** Height in px of the bars below the input. */
 export const BARS = 34;
 /** Edges between tokens. */
 const HUES: Record<Theme, string> = { light: "#d96a00", dark: "#ffab52" };
 /** Shades of edges, from faint to full. */
 const SHADES = 8;
 
-/** Where tokens stand, in px. Level 0 is the input. */
+/** Positions of tokens in px. Level 0 is the input. */
 export interface Grid {
   /** Width of a token. */
   readonly cell: number;
@@ -18,7 +18,7 @@ export interface Grid {
   y(level: number): number;
 }
 
-/** Of edges between tokens, and of all else. */
+/** Colours of edges between tokens, and of everything else. */
 export interface Inks {
   edge: string;
   text: string;
@@ -37,7 +37,7 @@ export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | nu
   return pen;
 }
 
-/** Edges in as few strokes as there are shades; what stays in its place recedes. */
+/** Edges, one stroke per shade; edges that stay at their token are fainter. */
 export function drawEdges(
   pen: CanvasRenderingContext2D,
   { x, y, cell }: Grid,
@@ -63,7 +63,7 @@ export function drawEdges(
   pen.globalAlpha = 1;
 }
 
-/** Dots of a size in px, in the pen's colour. */
+/** Dots of a given size in px, in the current colour. */
 export function drawDots(
   pen: CanvasRenderingContext2D,
   { x, y }: Grid,
@@ -82,7 +82,7 @@ export function drawDots(
   }
 }
 
-/** What every input token holds of the one that is followed. */
+/** Bars for the share of every input token in the followed token. */
 export function drawBars(pen: CanvasRenderingContext2D, { cell, y }: Grid, masses: Float64Array): void {
   const top = Math.max(...masses) || 1;
   const from = y(0) + 8;

@@ -1,4 +1,4 @@
-/** What a flow says in words. */
+/** A flow described in words. */
 
 import { largestOf } from "../../text/rowValues.ts";
 import type { Spot } from "./figure.ts";
@@ -12,7 +12,7 @@ export const percent = (share: number): string => `${Number((100 * share).toPrec
 
 export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-/** How many edges are drawn, of how many, and what they carry. */
+/** How many edges are drawn, of how many, and which share they carry. */
 export function countWords({ edges, found, share }: Flow, least: number, budget: number, isOne: boolean): string {
   const drawn = edges.length;
   const cut = found > drawn ? `the ${drawn} strongest of ${found} edges` : counted(drawn, "edge");
@@ -32,7 +32,7 @@ export function strongestWords(edges: readonly Edge[], nameOf: Named, levelOf: N
   return said.length ? `Strongest, beside what stays in place: ${said.join("; ")}.` : "";
 }
 
-/** `masses`: what the token holds of every input token. */
+/** `masses`: the shares of the input tokens in the token. */
 export function madeWords({ level, token }: Spot, masses: ArrayLike<number>, nameOf: Named, levelOf: Named): string {
   if (level === 0) return `${nameOf(token)}, input.`;
   const from = largestOf(masses, 5).map((key) => `${nameOf(key)} ${percent(masses[key] ?? 0)}`);

@@ -1,4 +1,4 @@
-/** A line for every explanation over the layers, what selects among them, and the values at their ends. */
+/** The chart with a line for every explanation over the layers, its mode switch, and the values at the ends. */
 
 import type { ViewContext } from "../../../context.ts";
 import { put } from "../../../dom.ts";
@@ -22,11 +22,11 @@ import { peak } from "../../text/rowValues.ts";
 import type { Profile } from "./sources.ts";
 
 export interface Lines extends Pick<Figure, "element" | "plot"> {
-  /** Draw values [line][layer] into `width` px; `own`: each line on a scale of its own. */
+  /** Draw values [line][layer] at a width of `width` px; `own`: each line has its own scale. */
   draw(told: Profile, values: readonly number[][], own: boolean, width: number): void;
-  /** Mark the selected layer and the one under the pointer, and write the values of the latter, or else the former. */
+  /** Mark the selected and the hovered layer, and write the values at the hovered one, or else the selected one. */
   mark(now: number, hovered: number): void;
-  /** Place of the layer under the pointer, or -1. */
+  /** Index of the layer under the pointer, or -1. */
   placeAt(event: MouseEvent): number;
 }
 

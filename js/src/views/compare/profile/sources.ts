@@ -1,10 +1,10 @@
-/** The sources that lines are about: one, several together, or the strongest; and their values by layer. */
+/** The chosen sources: one, several together, or the strongest; and their values by layer. */
 
 import type { ViewContext } from "../../../context.ts";
 import { createWatch } from "../../../dom.ts";
 import { lookedAt, type Told } from "../rows.ts";
 
-/** What `LayerProfile._profile` says beside the values. */
+/** What `LayerProfile._profile` returns in addition to the values. */
 export interface Profile {
   names: string[];
   remarks: string[];
@@ -12,28 +12,28 @@ export interface Profile {
   query: number | null;
   follows: boolean;
   rows: boolean;
-  /** Whether a line and layer, one after the other, holds shares of a row. */
+  /** For each line and layer in turn, whether its values are shares of a row. */
   shares: boolean[];
   alike: boolean;
 }
 
 export interface Sources {
-  /** Those looked at together. */
+  /** Sources chosen together. */
   cues: ReadonlySet<number>;
-  /** Whether nobody chose any. */
+  /** Whether the reader chose none. */
   isStrongest(): boolean;
-  /** The source under the pointer, the pinned one, the cues, or the strongest one. */
+  /** The hovered source, the pinned one, the cues, or the strongest one. */
   keys(): number[];
-  /** The sums of some sources [line][layer]; of what is left out nothing is added, and of nothing there is no sum. */
+  /** The sums over some sources [line][layer]. Hidden values do not count; if all are hidden, the sum is NaN. */
   sums(some: readonly number[]): number[][];
   hover(key: number): void;
-  /** Pin a source, or, `adding`, make it one of the cues. */
+  /** Pin a source, or add it to the cues (`adding`). */
   pin(key: number, adding: boolean): void;
-  /** Pin whose row is read. */
+  /** Pin the query whose row is read. */
   pinTarget(query: number): void;
 }
 
-/** `changed` is called when the cues have. */
+/** `changed` is called when the cues change. */
 export function createSources(ctx: ViewContext, told: Told<Profile>, changed: () => void): Sources {
   const { selection } = ctx;
   const cues = new Set(ctx.options.marks.filter((mark): mark is number => typeof mark === "number"));
@@ -42,7 +42,7 @@ export function createSources(ctx: ViewContext, told: Told<Profile>, changed: ()
 
   const query = (): number => told.meta?.query ?? -1;
   const pinned = (): number => ctx.cell("pinned")?.key ?? -1;
-  /** The source that the first line is highest for in any layer: no special token, not the query itself. */
+  /** The source with the highest value of the first line in any layer, without special tokens and the query itself. */
   const strongest = (): number => {
     const { meta, shown } = told;
     const { special } = told.axis();

@@ -1,4 +1,7 @@
-/** The text that sources are chosen from, coloured by one line in one layer; above it the one for whose row is read. */
+/**
+ * The text from which sources are chosen, coloured by one line in one layer; above it, the text from which the query is
+ * chosen.
+ */
 
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, createWatch, fill, flag, h, keyboard, on, put } from "../../../dom.ts";
@@ -13,9 +16,9 @@ const SOURCES = "sources (choose; Shift adds)";
 
 export interface ProfileStrips {
   element: HTMLElement;
-  /** Make them, where they are others than those on the page. */
+  /** Build the strips if they differ from those on the page. */
   build(told: Profile): void;
-  /** Colour by the first line in the layer at this place, whose values are `row`, and mark the sources looked at. */
+  /** Colour by the first line in the layer with this index, whose values are `row`, and mark the chosen sources. */
   paint(told: Profile, row: Float32Array, place: number, some: readonly number[]): void;
 }
 
@@ -49,7 +52,7 @@ export function createProfileStrips(
         createStrip(ctx, axis, caption, new Set(), { hover, pin }, bound.signal);
       targets = follows ? make("target: whose row (choose)", chosen.pinTarget, () => undefined) : null;
       sources = make(SOURCES, pin, chosen.hover);
-      // What Shift was when a source was chosen, by the pointer or the keyboard.
+      // Whether Shift was held when a source was chosen.
       const heed = (event: MouseEvent | KeyboardEvent): void => {
         adding = event.shiftKey;
       };

@@ -1,4 +1,4 @@
-/** The values at a layer, and where every line is highest: what a reader who sees no lines is told. */
+/** The values at a layer and the peak of every line, for screen readers. */
 
 import type { ViewContext } from "../../../context.ts";
 import { printed } from "../../../numbers.ts";
@@ -8,7 +8,7 @@ import type { Told } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
 
 /**
- * What lines are about, their values at the layer of place `at` (-1: at none), and where each is highest. `sums` are the
+ * The subject of the lines, their values at the layer with index `at` (-1: none), and where each peaks. `sums` are the
  * values [line][layer], over `some` sources.
  */
 export function wordsAt(

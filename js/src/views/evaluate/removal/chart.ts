@@ -1,4 +1,4 @@
-/** The curve of an explanation beside chance and single removals, with a point at the step that is looked at. */
+/** The curve of an explanation beside chance and single removals, with a point at the current step. */
 
 import type { ViewContext } from "../../../context.ts";
 import { on, put } from "../../../dom.ts";
@@ -22,11 +22,11 @@ import { type Mode, type Removal, valueWords } from "./steps.ts";
 
 interface Line {
   heights: number[];
-  /** The k of every height. */
+  /** The k of every value. */
   places: number[];
 }
 
-/** The value of a line at k, or between the steps that it has. */
+/** The value of a line at k, interpolated between its steps. */
 function valueAt(removal: Removal, { heights, places }: Line, k: number): string {
   const after = places.findIndex((place) => place >= k);
   const [from = k, to = k] = [places[after - 1], places[after]];
@@ -41,7 +41,7 @@ export interface RemovalChart {
   show(removal: Removal, mode: Mode, step: number, width: number): void;
 }
 
-/** `pick` is told the step that a pointer points at. */
+/** `pick` is called with the step under the pointer. */
 export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: number) => void): RemovalChart {
   const { element, plot, picture, legend, fill } = createFigure({});
   const bar = svg("line", { class: "aw-layer-now" });
@@ -110,7 +110,7 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
 
   return {
     element,
-    /** Only what the slider moves is drawn again while the lines stay. */
+    /** Only what moves with the slider is redrawn; the lines stay. */
     show(removal, mode, step, width) {
       shown = removal;
       const look = JSON.stringify([removal.asked, Boolean(removal.baselines), mode, width, ctx.theme]);

@@ -1,9 +1,9 @@
-/** Ways to remove a token: what they do, and which can be chosen. */
+/** Masking strategies: what they do to a token, and which are available. */
 
 import type { Item } from "../../base/menu.ts";
 import type { Removal } from "./steps.ts";
 
-/** What an operator does to a token that is struck out. */
+/** What a strategy does to a token that is struck out. */
 export const DONE: Record<string, string> = {
   delete: "left out; what follows moves up",
   mask: "replaced by the mask token",
@@ -15,7 +15,7 @@ export const DONE: Record<string, string> = {
 
 export const operatorWords = (name: string): string => name.replace("_", " ");
 
-/** Items of a menu. A page holds one operator. */
+/** Items of the menu. A standalone page has only one strategy. */
 export function choicesOf({ operators, operator }: Removal, isPage: boolean): Item[] {
   return operators.map(([value, refusal]) => {
     const why = refusal || (isPage && value !== operator ? "needs a running kernel" : "");

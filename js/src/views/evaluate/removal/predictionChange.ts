@@ -1,4 +1,4 @@
-/** The prediction with all tokens, and what it has turned into: two bars below each other. */
+/** The prediction with all tokens and the current one: two bars, one below the other. */
 
 import { fill, h } from "../../../dom.ts";
 import { type Mode, predictedWords, type Removal, valueWords, wholeOf } from "./steps.ts";

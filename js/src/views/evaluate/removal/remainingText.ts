@@ -1,4 +1,4 @@
-/** What the model still sees: the text, with what is gone struck out. */
+/** What the model still sees: the text, with removed tokens struck out. */
 
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, fill, flag, h, put } from "../../../dom.ts";
@@ -11,9 +11,9 @@ import type { Removal } from "./steps.ts";
 
 export interface Seen {
   element: HTMLElement;
-  /** The text of what is looked at. */
+  /** The text of the shown source. */
   build(): void;
-  /** Strike out what is gone; what stays carries the explanation's colours. Touches only tokens that change. */
+  /** Strike out removed tokens; the others carry the explanation's colours. Touches only tokens that change. */
   show(removal: Removal, gone: ReadonlySet<number>): void;
   /** Mark the token under the pointer of any linked view. */
   point(): void;

@@ -1,18 +1,21 @@
-/** Which of an explanation's rows ranks the tokens: as a question, and in words. */
+/** The row of an explanation that ranks the tokens: as a request, and in words. */
 
 import type { ViewContext } from "../../../context.ts";
 import { nameOf } from "../../base/cellValues.ts";
 import { shownTargets } from "../../base/methodChoice.ts";
 import { placeWords } from "../../base/navigation.ts";
 
-/** The row that is read; -1: of a map the mean over its rows, or the only one that there is. */
+/** The row that ranks the tokens; -1: the mean over the rows of a map, or the only row. */
 export function rowOf(ctx: ViewContext): number {
   const { kind, query } = ctx.source();
   if (kind === "attributions" && ctx.axisOf(query).labels.length < 2) return -1;
   return ctx.cell("pinned")?.query ?? -1;
 }
 
-/** What is asked of what is looked at. The twin of `Removals._shown` in attnwidgets/views/evaluate/handlers.py. */
+/**
+ * The arguments of the request for the shown source. The twin of `Removals._shown` in
+ * attnwidgets/views/evaluate/handlers.py.
+ */
 export function questionOf(ctx: ViewContext): Record<string, unknown> {
   const { source, layer, head } = ctx.resolved();
   const target = ctx.options.method ? null : (shownTargets(ctx)[0]?.id ?? null);

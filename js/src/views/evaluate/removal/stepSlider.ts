@@ -1,4 +1,4 @@
-/** The step that is looked at: a slider, and a button that walks it to the end. */
+/** The current step: a slider, and a button that plays to the end. */
 
 import { atEnd, h, keyboard, on, put } from "../../../dom.ts";
 
@@ -7,15 +7,15 @@ const PLAY_EVERY_MS = 450;
 export interface Player {
   element: HTMLElement;
   at(): number;
-  /** How far the slider goes. */
+  /** The last step. */
   until(last: number): void;
   go(step: number): void;
   stop(): void;
-  /** What stands beside the slider, and what screen readers are told of it. */
+  /** The text beside the slider, and its text for screen readers. */
   name(count: string, label: string, words: string): void;
 }
 
-/** `moved` is called whenever another step is looked at. */
+/** `moved` is called whenever the step changes. */
 export function createPlayer(signal: AbortSignal, moved: () => void): Player {
   const play = h("button.button", { type: "button" }, "▷ play");
   const slider = h("input.range", { type: "range", min: "0", step: "1", value: "0" });

@@ -1,4 +1,4 @@
-/** What is left of a prediction without the top k tokens, or with these alone, for every k: as it was told. */
+/** The prediction without the top k tokens, or with these alone, for every k, as answered by Python. */
 
 import { shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
@@ -36,15 +36,15 @@ interface Baselines {
 }
 
 export interface Removal extends Told {
-  /** The question that it answers. */
+  /** The arguments that it answers. */
   asked: string;
   values: Curves;
-  /** Number of what is predicted, NaN where nothing is, and its probability. */
+  /** The index of the predicted outcome (NaN: none) and its probability. */
   decided: Curves;
   certainty: Curves;
-  /** What the explanation says of every token. */
+  /** The explanation's value of every token. */
   weights: number[];
-  /** Null until they are here. */
+  /** Null until they arrive. */
   baselines: Baselines | null;
 }
 
@@ -56,7 +56,7 @@ function curvesOf(view: DataView | undefined): Curves {
   return { gone: numbers.slice(0, middle), kept: numbers.slice(middle) };
 }
 
-/** The removal, if it is here, else it is asked for; then which topic is waited for, and why it has no answer. */
+/** The removal if it is here, otherwise requested; then the topic that is missing, and why it failed. */
 export function removalAt(
   answers: Answers,
   question: Record<string, unknown>,
@@ -82,14 +82,14 @@ export function removalAt(
   return [removal, "removal_baselines", why];
 }
 
-/** What is read with all tokens. */
+/** The value with all tokens. */
 export const wholeOf = ({ values }: Removal): number => values.gone[0] ?? NaN;
 
-/** A value of the target in words. */
+/** A value of the target, formatted. */
 export const valueWords = ({ score }: Removal, value = NaN): string =>
   Number.isNaN(value) ? "–" : score === "probability" ? percent(value) : printed(value, true);
 
-/** What is predicted at a step, where that is known, after the words `before`. */
+/** The outcome predicted at a step, if known, after the words `before`. */
 export function predictedWords(removal: Removal, mode: Mode, step: number, before: string): string {
   const index = removal.decided[mode][step];
   const label = removal.outcomes.find(([number]) => number === index)?.[1];

@@ -1,4 +1,6 @@
-/** One chip for each method: a click shows or hides it, a double click shows it alone, another one all again. */
+/**
+ * One chip per method: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ */
 
 import { fill, h, on, shortLabel } from "../../../dom.ts";
 import { drawSwatch, type Look } from "../../charts/lineChart.ts";
@@ -9,7 +11,7 @@ export interface MethodChips {
   show(what: Shown): void;
 }
 
-/** `hidden` says which methods are, by their names; `hide` is called with those that the reader hides. */
+/** `hidden` returns the names of hidden methods; `hide` is called with those that the reader hides. */
 export function createMethodChips(
   signal: AbortSignal,
   hidden: () => readonly string[],
@@ -24,7 +26,7 @@ export function createMethodChips(
     const chip = (event.target as Element).closest<HTMLElement>(".aw-scores-chip");
     return chip ? Number(chip.dataset.row) : -1;
   };
-  /** Show one method alone, or, where `before` has it alone already, all. */
+  /** Show one method alone, or all if it already was alone in `before`. */
   const solo = (row: number, before: readonly string[]): void => {
     const names = rows.flatMap(([name, baseline], other) => (baseline || other === row ? [] : [name]));
     const own = rows[row]?.[0] ?? "";
@@ -68,7 +70,7 @@ export function createMethodChips(
           }),
         );
       }
-      // In place: a double click is two on the same button.
+      // Updated in place: a double click needs the same button twice.
       for (const chip of element.querySelectorAll("button")) {
         const row = Number(chip.dataset.row);
         chip.ariaPressed = String(shown.includes(row));

@@ -1,4 +1,4 @@
-/** A curve for every row over the places of a card, methods with the bands of their intervals. */
+/** A curve for every row over the positions of a scorecard; methods have bands for their intervals. */
 
 import { shortLabel } from "../../../dom.ts";
 import type { Figure } from "../../charts/figure.ts";
@@ -18,10 +18,10 @@ import {
 } from "../../charts/lineChart.ts";
 import { type Card, numbersOf, type Shown, said } from "./scores.ts";
 
-/** A baseline so many times as high as all methods would only flatten their curves. */
+/** A baseline that is this many times higher than all methods would flatten their curves, and is cut off. */
 const FAR = 1.5;
 
-/** Where the values of the horizontal axis stand, from 0 to their number less one. */
+/** Positions of the values on the horizontal axis, from 0 to their number minus one. */
 export function placesOf(labels: readonly (number | string)[]): number[] {
   const values = labels.map(Number);
   const rises =
@@ -31,14 +31,14 @@ export function placesOf(labels: readonly (number | string)[]): number[] {
   return values.map((x) => ((x - first) / (last - first)) * (labels.length - 1));
 }
 
-/** Index of the value that is nearest to the pointer; -1 outside of the axes. */
+/** Index of the value nearest to the pointer; -1 outside the axes. */
 export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, card: Card): number {
   const x = pointedAt(event, picture, chart);
   const all = placesOf(card.places).map((place) => Math.abs(chart.x(place) - x));
   return all.indexOf(Math.min(...all));
 }
 
-/** Draw into a figure of this width; `hovered` is the place whose values stand at the curves' ends, -1: their means. */
+/** Draw at this width; `hovered` is the index whose values label the ends of the curves, -1: the means. */
 export function drawCurves(figure: Figure, what: Shown, width: number, hovered: number): Chart {
   const { card, mean, low, high, whole, shown, looks } = what;
   const { rows, places: labels } = card;

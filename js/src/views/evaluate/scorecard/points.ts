@@ -1,4 +1,4 @@
-/** One number for each row of a card: a point with its interval, each in a line of its own. */
+/** One number per row: a point with its interval, one line each. */
 
 import { fill, shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
@@ -9,7 +9,7 @@ import { numberOf, type Score, type Shown, UNKNOWN } from "./scores.ts";
 
 const ROW = 20;
 
-/** Draw into a figure of this width. */
+/** Draw at this width. */
 export function drawPoints(
   { legend, fill: put }: Figure,
   { card, mean, low, high, shown, looks }: Shown,

@@ -1,4 +1,4 @@
-/** Scores as they travel, and which of them are shown. */
+/** Scores as Python sends them, and which of them are shown. */
 
 import type { Theme } from "../../../colour.ts";
 import { printed } from "../../../numbers.ts";
@@ -35,7 +35,7 @@ export interface ScorecardOptions {
   title: string;
 }
 
-/** One metric of a card: its name, its direction and its scores, [row][place] and over all places. */
+/** One metric: its name, its direction and its scores, [row][place] and over all places. */
 export interface Shown {
   card: Card;
   metric: string;
@@ -48,7 +48,7 @@ export interface Shown {
   whole: Score[][];
   /** Rows that are not hidden. */
   shown: number[];
-  /** Of all rows: methods by their hue, then dash; baselines in the page's own ink. */
+  /** Styles of all rows: methods by hue, then dash; baselines in the page's text colour. */
   looks: Look[];
   /** Whether there are several places, so that rows are curves. */
   isCurve: boolean;
@@ -60,14 +60,14 @@ export const wordsOf = (name: string): string => name.replaceAll("_", " ");
 export const numberOf = (value: Score | undefined): number => value ?? NaN;
 export const numbersOf = (values: readonly Score[]): number[] => values.map(numberOf);
 
-/** Three decimals, so that columns can be compared; of what is smaller, two digits. */
+/** Three decimals, so that columns can be compared; smaller values have two digits. */
 export const said = (value: Score | undefined): string => {
   if (value === null || value === undefined) return UNKNOWN;
   const size = Math.abs(value);
   return size >= 0.01 && size < 100 ? value.toFixed(3).replace("-", "−") : printed(value, false);
 };
 
-/** "0.1 to 0.2"; `none` where there is no interval. */
+/** "0.1 to 0.2"; `none` if there is no interval. */
 export const saidEnds = (low: Score | undefined, high: Score | undefined, none: string): string =>
   low === null || low === undefined ? none : `${said(low)} to ${said(high)}`;
 

@@ -1,9 +1,9 @@
-/** Means of the shown methods with their intervals, by the column that the reader chooses. */
+/** The means of the shown methods with their intervals, sorted by a column. */
 
 import { fill, flag, h, on, shortLabel } from "../../../dom.ts";
 import { numberOf, numbersOf, type Score, type Shown, said, saidEnds, wordsOf } from "./scores.ts";
 
-/** Rows in the order of a column; what is undefined comes last, whichever way it is sorted. */
+/** Rows sorted by a column; undefined values come last in either direction. */
 export function sortedRows(values: readonly (number | string)[], falling: boolean): number[] {
   const missing = (value: number | string | undefined): boolean => typeof value === "number" && Number.isNaN(value);
   return [...values.keys()].sort((a, b) => {
@@ -24,7 +24,7 @@ export function createScoreTable(signal: AbortSignal): ScoreTable {
   let what: Shown | null = null;
   let sortBy = 1;
   let falling = true;
-  let sorted = false; // by the reader
+  let sorted = false; // chosen by the reader
 
   const draw = ({ card, metric, way, count, whole, shown, isCurve }: Shown): void => {
     const { rows, axis } = card;

@@ -1,8 +1,8 @@
-/** The values at a place, or their means, in words. */
+/** The values at a position, or their means, in words. */
 
 import { type Shown, said, saidEnds } from "./scores.ts";
 
-/** Where they are read, and what is said of every shown row; -1: the means over all places. */
+/** The position, and the value of every shown row; -1: the means over all positions. */
 export function wordsAt(
   { card, mean, low, high, count, whole, shown, isCurve }: Shown,
   hovered: number,

@@ -1,25 +1,25 @@
-/** Where every head stands: by layer, sorted within its layer, ranked over all, or in groups of like value. */
+/** The position of every head: by layer, sorted within its layer, ranked over all, or grouped by value. */
 import { tickText } from "../../../numbers.ts";
 
 export type Order = "layers" | "within" | "all" | "groups";
 
-/** A head by its place among the layers and heads of a source. */
+/** A head by its indices among the layers and heads of a source. */
 export interface Spot {
   layer: number;
   head: number;
 }
 
 export interface Line {
-  /** What stands left of it; "" where a line goes on with the one above. */
+  /** The label to its left; "" if the line continues the one above. */
   label: string;
-  /** Null: left out by a filter, its place kept. */
+  /** Null: hidden by a filter, with its place kept. */
   spots: (Spot | null)[];
 }
 
 export interface Arrangement {
   cols: number;
   lines: Line[];
-  /** Heads that the filters leave. */
+  /** Heads that pass the filters. */
   shown: number;
 }
 
@@ -29,11 +29,11 @@ export interface Wanted {
   order: Order;
   /** Smallest value first. */
   lowest: boolean;
-  /** The statistic; null: there is none, and heads stand by layer. */
+  /** The statistic; null: none, and heads are ordered by layer. */
   value: ((spot: Spot) => number) | null;
   keeps: (spot: Spot) => boolean;
   layerName: (layer: number) => string;
-  /** px across and down, and the largest side of a thumbnail. */
+  /** Available width and height in px, and the largest side of a thumbnail. */
   room: number;
   tallest: number;
   largest: number;
@@ -55,7 +55,7 @@ export function arrange(wanted: Wanted): Arrangement {
   const { layers, heads, value, keeps, lowest, layerName } = wanted;
   const order = value ? wanted.order : "layers";
   const of = value ?? ((): number => NaN);
-  // Heads without a value come last either way; equal ones stay in the order of layer and head.
+  // Heads without a value come last in either direction; equal ones keep the order of layer and head.
   const rank = (spot: Spot): number => (Number.isNaN(of(spot)) ? Infinity : lowest ? of(spot) : -of(spot));
   const sorted = (spots: Spot[]): Spot[] =>
     spots
@@ -91,7 +91,7 @@ export function arrange(wanted: Wanted): Arrangement {
   return { cols: needed, lines, shown };
 }
 
-/** How many heads stand in a line so that they are as large as fits, and how many of these columns are used. */
+/** How many heads per line make them as large as possible, and how many of these columns are used. */
 function columns(sizes: number[], { room, tallest, largest }: Wanted): [number, number] {
   const most = Math.max(1, ...sizes);
   for (let side = largest; side > 3; side -= 1) {
@@ -103,7 +103,7 @@ function columns(sizes: number[], { room, tallest, largest }: Wanted): [number, 
   return [cols, Math.min(cols, most)];
 }
 
-/** Groups of a sorted list between round numbers, in its order. */
+/** Split a sorted list into groups between round numbers, keeping its order. */
 function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
   const values = sorted.map(of).filter((value) => !Number.isNaN(value));
   const [low, high] = [
@@ -114,7 +114,7 @@ function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
   const found: (Group & { key: number })[] = [];
   for (const spot of sorted) {
     const value = of(spot);
-    // The largest value belongs below its edge: no group for it alone.
+    // The largest value belongs to the group below its edge, not to a group of its own.
     const place = step > 0 ? Math.floor(value / step + 1e-9) : 0;
     const key = Number.isNaN(value) ? NaN : value === high && step > 0 && place * step === high ? place - 1 : place;
     let group = found.at(-1);
@@ -135,8 +135,8 @@ function niceStep(size: number): number {
 }
 
 /**
- * Which heads a text names: "3" is a layer, "3.7" (or 4-8, L3H7) a head, "*.7" head 7 of every layer; several are
- * parted by spaces. Null where it names nothing that way.
+ * The heads that a text names: "3" is a layer, "3.7" (or 4-8, L3H7) a head, "*.7" head 7 of every layer, separated by
+ * spaces. Null if the text is not of this form.
  */
 export function headFilter(text: string): ((layer: string, head: string) => boolean) | null {
   const named: [string, string][] = [];

@@ -1,4 +1,4 @@
-/** All thumbnails as one picture, wherever the arrangement puts them. */
+/** All thumbnails as one picture, in the given arrangement. */
 
 import { lut, type MapName, type Mode } from "../../../colour.ts";
 import { decodeCode, peakCode } from "../../../wire/codec.ts";
@@ -33,12 +33,12 @@ export interface Atlas {
   sheet: ThumbSheet;
   peaks: number[][];
   map: MapName;
-  /** The end of a scale for all; null: every thumbnail has its own. */
+  /** The end of a common scale; null: every thumbnail has its own. */
   common: number | null;
   mode: Mode;
 }
 
-/** Tables of colours by what they depend on: thousands of thumbnails share a few. */
+/** Colour tables by their parameters: thousands of thumbnails share a few. */
 const tables = new WeakMap<ThumbSheet, Map<string, Uint32Array>>();
 
 /** Colours of one thumbnail. */
@@ -46,7 +46,7 @@ export function tableOf({ sheet, peaks, map, common, mode }: Atlas, { layer, hea
   const { gamma, signed, scale } = sheet.meta;
   const own = scale[layer]?.[head] ?? 0;
   const top = common ?? peaks[layer]?.[head] ?? 0;
-  // Only the ratio of scale and range matters; on its own scale it is mostly 1.
+  // Only the ratio of scale and range matters; it is 1 if the thumbnail has its own scale.
   const ratio = top > 0 ? own / top : 0;
   const name = `${map} ${mode} ${ratio.toPrecision(4)}`;
   const known = tables.get(sheet) ?? new Map<string, Uint32Array>();
@@ -59,11 +59,11 @@ export function tableOf({ sheet, peaks, map, common, mode }: Atlas, { layer, hea
   return table;
 }
 
-/** Whether there is no such head in its layer. */
+/** Whether the head is missing from its layer (pruned). */
 export const isPruned = (sheet: ThumbSheet | undefined, { layer, head }: Spot): boolean =>
   (sheet?.meta.scale[layer]?.[head] ?? 0) < 0;
 
-/** Paint an arrangement with `px` pixels a cell; the last `foot` rows of pixels of a cell are left free. */
+/** Paint an arrangement with `px` pixels per cell; the last `foot` pixel rows of each cell stay free. */
 export function paintAtlas(
   canvas: HTMLCanvasElement,
   { cols, lines }: Arrangement,
@@ -72,7 +72,7 @@ export function paintAtlas(
   atlas: Atlas,
 ): void {
   const gap = px < 12 ? 1 : Math.min(4, Math.floor(px / 12));
-  // Its size set anew, a canvas is empty: no pixels of another map stay.
+  // Setting the size clears the canvas: no pixels of another map remain.
   [canvas.width, canvas.height] = [Math.max(1, px * cols), Math.max(1, px * lines.length)];
   const pen = canvas.getContext("2d");
   if (!pen) return;
@@ -100,14 +100,14 @@ export function paintAtlas(
   for (const [row, { spots }] of lines.entries()) {
     for (const [col, spot] of spots.entries()) {
       if (spot && isPruned(atlas.sheet, spot)) hatch(pen, col * px, row * px, px - gap);
-      // Not here yet: an empty frame.
+      // Not loaded yet: an empty frame.
       else if (spot && starts[spot.layer]?.[spot.head] === undefined)
         pen.strokeRect(col * px + 0.5, row * px + 0.5, px - gap - 1, px - gap - 1);
     }
   }
 }
 
-/** Where there is no head: nothing, said by a hatching. */
+/** Pruned heads are hatched. */
 function hatch(pen: CanvasRenderingContext2D, x: number, y: number, size: number): void {
   pen.beginPath();
   for (let at = 0; at < 2 * size; at += 5) {

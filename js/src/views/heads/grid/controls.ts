@@ -1,4 +1,4 @@
-/** How heads are ordered and filtered: by a statistic that the kernel computes, and by name. */
+/** Controls for ordering and filtering heads: by a statistic that the kernel computes, and by name. */
 
 import { h, on, put } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
@@ -7,7 +7,7 @@ import type { GridOptions, Source } from "../../../wire/wire.ts";
 import { createMenu } from "../../base/menu.ts";
 import { headFilter, type Order, type Spot } from "./arrange.ts";
 
-/** The twin of what `head_topics.py` answers. */
+/** The twin of the answers of attnwidgets/views/heads/handlers.py. */
 interface Described {
   name: string;
   title: string;
@@ -23,7 +23,7 @@ interface Measured {
 
 export interface Chosen {
   title: string;
-  /** NaN where a head has none. */
+  /** NaN: the head has none. */
   of(spot: Spot): number;
   low: number;
   high: number;
@@ -33,15 +33,15 @@ export interface Controls {
   elements: HTMLElement[];
   order(): Order;
   lowest(): boolean;
-  /** The chosen statistic, once it is here. */
+  /** The chosen statistic, once it arrives. */
   statistic(): Chosen | null;
   /** Whether a head passes both filters. */
   keeps(spot: Spot, layer: string, head: string): boolean;
-  /** What the picture depends on, as text. */
+  /** Everything that the picture depends on, as a text. */
   state(): string;
-  /** Read what is offered for a source; ask for what was chosen. */
+  /** Read the statistics available for a source; request the chosen one. */
   update(source: Source): void;
-  /** Say how many heads are left. */
+  /** Show how many heads remain. */
   count(shown: number, all: number): void;
 }
 
@@ -55,7 +55,7 @@ const STEPS = 100;
 
 const NOTHING: GridOptions = { sort: "", order: "layers", lowest: false, only: null, heads: "" };
 
-/** It opens as `start` says; `changed` is told what the reader then chose, or nothing while a slider still moves. */
+/** Starts with `start`; `changed` is called with what the reader chose, or without it while a slider still moves. */
 export function createControls(
   signal: AbortSignal,
   answers: Answers,
@@ -64,7 +64,7 @@ export function createControls(
 ): Controls {
   let chosen = start.sort;
   let lowest = start.lowest;
-  /** A value that was given, until the slider is moved. */
+  /** The threshold from the options, until the slider moves. */
   let limit = start.only;
   let source: Source | null = null;
   let found: Chosen | null = null;
@@ -151,7 +151,7 @@ export function createControls(
   });
   on(stop, signal, { click: () => answers.cancel("head_statistics") });
 
-  /** The value that heads must reach (or, lowest first, must not exceed). */
+  /** The threshold that heads must reach (or, lowest first, must not exceed). */
   const edge = ({ low, high }: Chosen): number => {
     if (limit !== null) return limit;
     const share = Number(least.value) / STEPS;

@@ -7,13 +7,13 @@ import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.t
 import type { Spot } from "./arrange.ts";
 
 export interface Knockout {
-  /** Cross out what is knocked out; `places` are lines and columns by "layer head". */
+  /** Cross out the knocked-out heads; `places` are lines and columns by "layer head". */
   show(places: ReadonlyMap<string, readonly [number, number]>, side: number): void;
-  /** What is to be said of a head: " · knocked out". */
+  /** The note for a head: " · knocked out". */
   words(at: Spot | null): string;
 }
 
-/** `spotted` is the head that is meant; `said` is called when there is something new to say. */
+/** `spotted` returns the current head; `said` is called when there is a new message. */
 export function createKnockout(
   ctx: ViewContext,
   plot: HTMLElement,
@@ -45,7 +45,7 @@ export function createKnockout(
   });
   return {
     show(places, side) {
-      answers.get("interventions"); // so that it is here when it is wanted
+      answers.get("interventions"); // fetched early, so that it is there when needed
       const source = ctx.source();
       const spots = specsOf(ctx).flatMap((spec) => {
         if (spec.kind !== "ablate" || spec.stack !== source.stack || source.kind !== "map") return [];

@@ -1,4 +1,4 @@
-/** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it is here. */
+/** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it arrives. */
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, flag, h, put, setSizes } from "../../../dom.ts";
@@ -6,7 +6,7 @@ import { maxPool, paintCells } from "../../maps/paint.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
 
-/** A head is looked at, not passed over, after so long. */
+/** Milliseconds after which the pointer counts as resting on a head. */
 const RESTS_MS = 120;
 
 export interface Preview {

@@ -1,24 +1,24 @@
-/** Colours of numbers with a sign, and a canvas that is as sharp as the screen. */
+/** Colours of signed numbers, and a canvas at screen resolution. */
 
 import type { Theme } from "../../../colour.ts";
 import { heatMap, mapTable } from "../../../colour.ts";
 import { density } from "../../../dom.ts";
 
 export interface Ink {
-  /** Colours of -1 to 1, 256 of three bytes. */
+  /** Colours for -1 to 1: 256 triples of bytes. */
   table: Uint8Array;
   positive: string;
   negative: string;
-  /** Of shares, which have no sign. */
+  /** Colour of shares, which are unsigned. */
   share: string;
   line: string;
   text: string;
 }
 
-/** Place in a table of colours of a share of the largest magnitude, -1 to 1. */
+/** Index into a colour table for a share (-1 to 1) of the largest magnitude. */
 export const shadeOf = (share: number): number => 3 * Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, share || 0)));
 
-/** Colours for a theme; lines and text are those of the element. */
+/** Colours for a theme; lines and text use those of the element. */
 export function inkOf(theme: Theme, el: Element): Ink {
   const table = mapTable(heatMap(true, theme));
   const css = (share: number): string => `rgb(${table.subarray(shadeOf(share), shadeOf(share) + 3).join(" ")})`;
@@ -28,12 +28,12 @@ export function inkOf(theme: Theme, el: Element): Ink {
   return { table, positive: css(0.75), negative: css(-0.75), share, line, text: style.color };
 }
 
-/** Give a canvas a size in px of the page, empty it, and return what draws in these; null where nothing can. */
+/** Set a canvas's size in CSS px, clear it, and return a context that draws in CSS px; null if there is none. */
 export function sharp(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const dots = Math.max(1, Math.min(3, density()));
   const [across, down] = [Math.round(width * dots), Math.round(height * dots)];
   const pen = canvas.getContext("2d");
-  // A new size costs a new canvas.
+  // Setting the size reallocates the canvas.
   if (canvas.width !== across || canvas.height !== down) {
     [canvas.width, canvas.height] = [across, down];
     [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];

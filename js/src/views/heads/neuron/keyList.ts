@@ -1,31 +1,33 @@
-/** Every key of a row below each other, with what the step makes of it: a strip of numbers or a bar. Only rows in sight exist. */
+/**
+ * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
+ */
 import { flag, h, on, put, shortLabel } from "../../../dom.ts";
 import { textWidth } from "../../maps/labels.ts";
 import { type Ink, shadeOf, sharp } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
-/** More than that scroll; half a row says that there is more below. */
+/** More rows scroll; the half row hints at more below. */
 const MOST = 16;
 const TALLEST = 13.5 * LINE;
-/** px of the numbers at the right. */
+/** Width in px of the numbers at the right. */
 const VALUES = 64;
-/** Names beyond these are as wide as these, or cut. */
+/** Longer names are cut to this width. */
 const MEASURED = 256;
-/** Scores are drawn on one scale, so that cap, bias and mask can be seen; the dot product and the shares have their own. */
+/** Scores share one scale, so that cap, bias and mask are visible; the dot product and the weights have their own. */
 const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
 
 export interface KeyList {
   list: HTMLElement;
   show(state: KeyState): void;
-  /** `grown` (0 to 1): how far the bars have come from the step before. */
+  /** `grown` (0 to 1): progress of the bars from the previous step. */
   draw(grown: number): void;
-  /** Mark the key under the pointer; -1: none. */
+  /** Mark the hovered key; -1: none. */
   point(key: number): void;
-  /** Remember the bars as they are: the next step's grow out of these. */
+  /** Remember the current bars: those of the next step grow out of them. */
   leave(): void;
   reveal(key: number): void;
-  /** The key under a place of the page, or -1. */
+  /** The key at a position on the page, or -1. */
   keyAt(event: MouseEvent): number;
 }
 
@@ -34,14 +36,14 @@ export interface KeyState {
   step: Step;
   labels: readonly string[];
   special: readonly number[];
-  /** Keys in the order in which they stand. */
+  /** Keys in display order. */
   order: ArrayLike<number>;
   key: number;
   width: number;
   ink: Ink;
 }
 
-/** Zero and length of every key's bar, as shares of the room. */
+/** Start and length of every key's bar, as shares of the width. */
 interface Bars {
   zero: number;
   lengths: Float32Array;
@@ -104,7 +106,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     return found;
   };
 
-  /** The numbers of the keys in sight as an image, one pixel each. */
+  /** The numbers of the visible keys as an image, one pixel each. */
   const strip = ({ row, step, ink, order }: KeyState, first: number, last: number): HTMLCanvasElement | null => {
     const pen = strips.getContext("2d");
     if (!pen || last <= first) return null;
@@ -177,7 +179,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     pen.fillStyle = ink.line;
     pen.fillRect(zero - 0.5, y, 1, LINE);
     if (!masked) return;
-    // What may not be read is no zero.
+    // Masked keys are not zeros.
     pen.strokeStyle = ink.line;
     pen.lineWidth = 1;
     pen.beginPath();

@@ -1,4 +1,4 @@
-/** One query and one key, number by number: q, k, their products and the running sum, one above the other. */
+/** One query and one key, dimension by dimension: q, k, their products and the running sum, in lanes. */
 import { h, put } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import { type Ink, largest, sharp } from "./ink.ts";
@@ -7,17 +7,17 @@ import { type Row, type Step, vectorOf } from "./row.ts";
 const LANE = 56;
 const GAP = 12;
 const NAMES = ["q", "k", "q × k", "sum"];
-/** px left of the numbers. */
+/** Width in px left of the numbers. */
 export const ROOM = 46;
 const HEIGHT = NAMES.length * (LANE + GAP) - GAP;
 
 export interface Lanes {
   plot: HTMLElement;
-  /** Draw what there is at a step; `grown` (0 to 1) is how far its last lane has come. */
+  /** Draw the lanes of a step; `grown` (0 to 1) is the progress of the last one. */
   draw(row: Row, step: Step, key: number, width: number, ink: Ink, grown: number): void;
-  /** The number under a place of the page, or -1. */
+  /** The dimension at a position on the page, or -1. */
   numberAt(event: MouseEvent): number;
-  /** Mark a number; -1: none. */
+  /** Mark a dimension; -1: none. */
   point(i: number): void;
 }
 
@@ -50,7 +50,7 @@ export function createLanes(): Lanes {
         return sum;
       });
       const reached = step === "vectors" ? 2 : step === "product" ? 3 : 4;
-      // One scale for q and k, which are compared; one for products and one for their sum.
+      // q and k share a scale for comparison; products have one, and their sums another.
       const top = Math.max(largest(row.q), largest(k));
       const lanes = [row.q, k, products, sums];
       for (const [i, values] of lanes.entries()) {

@@ -1,4 +1,4 @@
-/** One row of attention as it was told: q, every k, and what each step makes of every key. */
+/** One row of attention as answered by Python: q, every k, and each step's result for every key. */
 
 import { printed } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
@@ -28,9 +28,9 @@ export interface Row extends RowMeta {
   /** [key, dim], row-major. */
   k: Float32Array;
   count: number;
-  /** One number for every key, by step; "recorded" is the model's own. */
+  /** One number per key, by step; "recorded" is the model's own weight. */
   by: Record<string, Float32Array>;
-  /** What can be shown, in order. */
+  /** The available steps, in order. */
   steps: Step[];
 }
 
@@ -39,7 +39,7 @@ const floats = (view: DataView | undefined): Float32Array =>
 
 const rows = new WeakMap<Answer<RowMeta>, Row>();
 
-/** The row, if it and its keys are here; else they are asked for. */
+/** The row, if it and its keys are here; otherwise they are requested. */
 export function rowAt(answers: Answers, { stack, layer, head, query }: Place): Row | string | undefined {
   const asked = { stack, layer, head, query };
   const answer = answers.get<RowMeta>("attention_row", asked);
@@ -57,17 +57,17 @@ export function rowAt(answers: Answers, { stack, layer, head, query }: Place): R
   return row;
 }
 
-/** What a step makes of a key; NaN where it makes no number. */
+/** A step's result for a key; NaN if it is not a number. */
 export const numberOf = (row: Row, step: string, key: number): number => row.by[step]?.[key] ?? NaN;
 
-/** k of a key, or its product with q. */
+/** The vector k of a key, or its product with q. */
 export function vectorOf(row: Row, step: Step, key: number): Float32Array {
   const { q, dim } = row;
   const k = row.k.subarray(key * dim, (key + 1) * dim);
   return step === "vectors" ? k : k.map((value, i) => value * (q[i] as number));
 }
 
-/** The key that the query looks at most. */
+/** The key with the largest weight. */
 export function strongest({ by }: Row): number {
   const shares = by.recorded ?? [];
   let best = 0;
@@ -80,7 +80,7 @@ export const exact = (value: number): string => (value === -Infinity ? "−∞" 
 /** A number after an operator: "− 0.5". */
 const plus = (value: number): string => `${value < 0 ? "−" : "+"} ${exact(Math.abs(value))}`;
 
-/** What a step does for one key, as a formula or a sentence. */
+/** A step for one key, as a formula or a sentence. */
 export function wordsOf(row: Row, step: Step, key: number): string {
   const { dim, scaling, softcap, by, count } = row;
   const at = (name: string): number => numberOf(row, name, key);

@@ -1,4 +1,4 @@
-/** What the model would write: greedily, by chance, or by beams; made when it is asked for, each with its probability. */
+/** Continuations: greedy, sampled, or by beam search; computed on request, each with its probability. */
 
 import type { ViewContext } from "../../../context.ts";
 import { fill, h, on, put, shortLabel } from "../../../dom.ts";
@@ -40,7 +40,7 @@ export function createContinuations(
     said,
     list,
   );
-  /** What was asked for last, as Python is asked. */
+  /** The arguments of the last request. */
   let asked: Record<string, unknown> | null = null;
   let seed = 0;
   let drawn = "";
@@ -55,7 +55,7 @@ export function createContinuations(
     if (way === "sample") asked = { ...asked, temperature, top_k: topK, top_p: topP, seed: seed++ };
     answers.retry(TOPIC);
     show(true);
-    // It is asked for here and now, and not whenever something is drawn.
+    // Request it here, not on every redraw.
     answers.get(TOPIC, asked);
     show(true);
   };
@@ -100,7 +100,7 @@ export function createContinuations(
   return { element, show };
 }
 
-/** A token as running text: its signs for whitespace as what they stand for. */
+/** A token as running text, with its whitespace signs replaced by real whitespace. */
 function plain(token: string): string {
   return shortLabel(token.replace(/[␣▁]/gu, " "), 80).replace(/␣/gu, " ");
 }

@@ -1,16 +1,19 @@
-/** From logits to what a model would draw from: temperature, then top k, then top p, as transformers does it. */
+/** From logits to the sampling distribution: temperature, then top k, then top p, as in transformers. */
 
-/** The largest logits, largest first, and what all others weigh: logsumexp(logit / T), for every T of `temperatures`. */
+/**
+ * The largest logits in descending order, and the weight of all others: logsumexp(logit / T) for every T of
+ * `temperatures`.
+ */
 export interface Logits {
   largest: ArrayLike<number>;
   rest: ArrayLike<number>;
   temperatures: readonly number[];
-  /** How many outcomes there are in all. */
+  /** The total number of outcomes. */
   count: number;
 }
 
 export interface Drawing {
-  /** 0: the most probable is taken. Else one of `temperatures`. */
+  /** 0: greedy. Otherwise one of `temperatures`. */
   temperature: number;
   /** 0: all. */
   topK: number;
@@ -18,15 +21,15 @@ export interface Drawing {
 }
 
 export interface Drawn {
-  /** Of each of the largest; 0 where it is not drawn from. */
+  /** Probabilities of the largest; 0 if excluded from sampling. */
   probabilities: Float64Array;
   /** Of all others together. */
   rest: number;
-  /** How many are drawn from; null: more than the largest, and not known how many. */
+  /** The number of outcomes that can be sampled; null: more than are listed, unknown. */
   kept: number | null;
-  /** What share of the distribution, after temperature, is drawn from. */
+  /** The share of the distribution, after temperature, that can be sampled. */
   mass: number;
-  /** Whether probabilities are exact; else they are so to within less than the smallest of them. */
+  /** Whether probabilities are exact; otherwise the error is below the smallest of them. */
   exact: boolean;
 }
 
@@ -51,7 +54,7 @@ export function drawn(logits: Logits, { temperature, topK, topP }: Drawing): Dra
   const known = Math.min(n, cut);
   let mass = 0;
   for (let i = 0; i < known; i += 1) mass += all[i] as number;
-  // Of a top k beyond what is known, the rest has at most as much.
+  // If top k exceeds the known logits, the others have at most this weight.
   const unknown = cut > n ? others : 0;
   const exact = cut <= n || cut === logits.count;
   const whole = mass + unknown;
@@ -59,7 +62,7 @@ export function drawn(logits: Logits, { temperature, topK, topP }: Drawing): Dra
   let sum = 0;
   for (let i = 0; i < known; i += 1) {
     sum += all[i] as number;
-    // The one that reaches the sum is drawn from as well.
+    // The outcome that reaches the sum is included.
     if (sum >= topP * whole) return finish(all, i + 1, 0, sum, i + 1, exact);
   }
   return finish(all, known, topP * whole - mass, topP * whole, null, false);

@@ -1,6 +1,6 @@
-/** Probabilities as people read them. */
+/** Probabilities formatted for readers. */
 
-/** A probability to three digits, and never a rounded 0 % or 100 %. */
+/** A probability with three digits, never rounded to 0 % or 100 %. */
 export function percent(probability: number): string {
   if (!Number.isFinite(probability)) return "–";
   const share = 100 * probability;

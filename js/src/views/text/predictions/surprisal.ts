@@ -1,4 +1,4 @@
-/** The text, coloured by how unexpected each of its tokens was; a click shows what was expected in its place. */
+/** The text, coloured by how unexpected each token was; a click shows the predictions at its position. */
 
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, fill, h, put, quoted } from "../../../dom.ts";
