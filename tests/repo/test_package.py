@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets._facade import groups
+from attnwidgets.views.wire.stub import COMMON_PARTS
 
 
 def imported_by(statement: str) -> set[str]:
@@ -69,12 +71,16 @@ def test_the_version_is_the_same_everywhere(root):
 
 
 def test_the_bundle_is_small(root):
-    static = root / "attnwidgets" / "static"
-    assert 10_000 < (static / "attnwidgets.js").stat().st_size <= 61_500
-    assert 10_000 < (static / "standalone.js").stat().st_size <= 65_000
+    limits = json.loads((root / "js" / "scripts" / "limits.json").read_text())
+    sizes = {path.stem: path.stat().st_size for path in (root / "attnwidgets" / "static").glob("*.js")}
     parts = {path.stem for path in (root / "js" / "src" / "parts").glob("*.ts")}
-    assert {path.stem for path in static.glob("*.js")} == parts | {"attnwidgets", "standalone"}
-    assert all((static / f"{name}.js").stat().st_size <= 24_000 for name in parts)
+    assert set(sizes) == parts | {"attnwidgets", "standalone"}
+    assert 10_000 < sizes["attnwidgets"] <= limits["core"] == 90_000
+    assert 10_000 < sizes["standalone"] <= limits["standalone"]
+    assert all(sizes[name] <= limits["part"] == 40_000 for name in parts)
+    explorer = limits["explorer"]
+    assert set(explorer["parts"]) == {*aw.Explorer.PARTS, *COMMON_PARTS, "features"}  # features: with an SAE
+    assert sum(sizes[name] for name in ("attnwidgets", *explorer["parts"])) <= explorer["bytes"] == 200_000
 
 
 def test_the_bundle_asks_no_other_host(root):

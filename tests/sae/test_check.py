@@ -126,7 +126,9 @@ def test_a_scale_that_is_off_is_noticed(bert):
     off = sae.replaced(b_enc=sae.b_enc + 1.5)
     with pytest.warns(SAEMismatchWarning) as caught:
         off.check(model, tokenizer, made.TEXTS)
-    assert any("features fire on a token: the states have another scale" in str(one.message) for one in caught)
+    assert any(
+        "features fire on a token: the states have another scale" in str(one.message) for one in caught
+    )
 
 
 def test_width_and_layer_that_do_not_match_are_named(bert):

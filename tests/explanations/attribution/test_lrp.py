@@ -319,7 +319,9 @@ def test_weights_that_are_quantised_are_refused_by_name():
     found = trace(model, None, IDS)
     quantised = type("QuantLinear", (nn.Linear,), {})
     model.model.layers[0].mlp.up_proj.__class__ = quantised
-    with pytest.raises(ValueError, match=r"quantised weights such as those of model\.layers\.0\.mlp\.up_proj"):
+    with pytest.raises(
+        ValueError, match=r"quantised weights such as those of model\.layers\.0\.mlp\.up_proj"
+    ):
         lrp(found, 7)
 
 
