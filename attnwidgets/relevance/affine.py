@@ -91,5 +91,5 @@ def named(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...], **defaults: Any
 ) -> tuple[Any, ...]:
     """Return positional and keyword arguments in the order of `names`; None where one is missing."""
-    given = dict(zip(names, args, strict=False)) | kwargs
-    return tuple(given.get(name, defaults.get(name)) for name in names)
+    by_name = dict(zip(names, args, strict=False)) | kwargs
+    return tuple(by_name.get(name, defaults.get(name)) for name in names)

@@ -61,8 +61,8 @@ def group_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dic
 def instance_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Normalise every channel by its own constant standard deviation."""
     names = ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats", "momentum", "eps")
-    x, _, _, weight, bias, own, _, eps = named(args, kwargs, names, use_input_stats=True, eps=1e-5)
-    if not own:
+    x, _, _, weight, bias, use_input, _, eps = named(args, kwargs, names, use_input_stats=True, eps=1e-5)
+    if not use_input:
         return unknown(settings, func, args, kwargs)
     return group_norm(settings, torch.group_norm, (x, x.shape[1], weight, bias, eps), {})
 

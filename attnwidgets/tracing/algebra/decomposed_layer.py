@@ -69,7 +69,7 @@ class Sources:
         return min((min(span) for span in self.spans if span), default=0) if self.causal else 0
 
     @cached_property
-    def places(self) -> tuple[Tensor, Tensor]:
+    def pairs(self) -> tuple[Tensor, Tensor]:
         """Source [pair] and token [pair] of every token of every source, in the order of the sources."""
         pairs = [(number, token) for number, span in enumerate(self.spans) for token in span]
         sources, tokens = torch.tensor(pairs).reshape(-1, 2).T
@@ -124,7 +124,7 @@ class DecomposedLayer:
     def start(self, sources: Sources) -> list[Chunk]:
         """Return the vectors of the model's first input, where each token belongs to its own source."""
         hidden = self.block.hidden
-        owners, tokens = (place.to(hidden.device) for place in sources.places)
+        owners, tokens = (indices.to(hidden.device) for indices in sources.pairs)
         chunks = []
         size = self._rows_at_a_time(sources)
         for start in range(sources.low, sources.n_tokens, size):
@@ -207,7 +207,7 @@ class DecomposedLayer:
     def _first_mixed(self, chunk: Chunk, sources: Sources) -> Tensor:
         """Return the heads' mixed values by source [row, source, head * head dim] in the first block."""
         heads = len(self.weights)
-        owners, tokens = (place.to(self.weights.device) for place in sources.places)
+        owners, tokens = (indices.to(self.weights.device) for indices in sources.pairs)
         reach = chunk.base.shape[1]
         count = int((owners < reach).sum())
         owners, tokens = owners[:count], tokens[:count]
@@ -250,8 +250,8 @@ class DecomposedLayer:
 
 def _row(chunks: Iterable[Chunk], row: int) -> Chunk:
     chunk = next(chunk for chunk in chunks if chunk.rows.start <= row < chunk.rows.stop)
-    place = row - chunk.rows.start
-    return Chunk(slice(row, row + 1), chunk.base[place : place + 1])
+    index = row - chunk.rows.start
+    return Chunk(slice(row, row + 1), chunk.base[index : index + 1])
 
 
 def read_layer(block: Block, method: str) -> DecomposedLayer:

@@ -9,10 +9,10 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
-    followed,
     mixed,
     require_share,
     shares,
+    source_map,
 )
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -43,7 +43,7 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
         ValueError: The map is cumulative already, signed, of two sequences, has more than `MOST` elements, or
             its layers have gaps.
     """
-    source = followed(shown, "FlowView", None)
+    source = source_map(shown, "FlowView", None)
     if source.method in CUMULATIVE:
         raise ValueError(
             f"FlowView follows the layers itself, and {source.method!r} has followed them already: give the "
