@@ -16,7 +16,7 @@ from attnwidgets.explanations.mixing.discarding import Discard, discard_note, di
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     map_fields,
-    mixed,
+    mix_residual,
     require_share,
     shares,
     source_map,
@@ -111,7 +111,7 @@ def attention_flow(
 
     def capacities(number: int) -> NDArray[np.float64]:
         matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
-        return shares(mixed(drop_columns(matrix, dropped), residual_weight))
+        return shares(mix_residual(drop_columns(matrix, dropped), residual_weight))
 
     def layer_of(number: int) -> NDArray[np.float64]:
         below = [capacities(layer) for layer in source.layers[: source.layers.index(number) + 1]]

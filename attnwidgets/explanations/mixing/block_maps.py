@@ -79,7 +79,7 @@ def described_stack(trace: TraceLike, stack: str | None, method: str, *, alone: 
         ValueError: If there is no such stack, its blocks read another sequence despite `alone`, or no
             description fits them.
     """
-    from attnwidgets.tracing.algebra.block_runs import described
+    from attnwidgets.tracing.algebra.block_runs import require_description
 
     require_trace(trace, method)
     stack = resolve_stack(trace, stack)
@@ -90,7 +90,7 @@ def described_stack(trace: TraceLike, stack: str | None, method: str, *, alone: 
             f"{alone} needs blocks with self-attention only, and the blocks of stack {stack!r} also read "
             f"another sequence; pass stack={names}."
         )
-    described(trace, stack, method)
+    require_description(trace, stack, method)
     return stack
 
 

@@ -139,10 +139,20 @@ def hidden_token_attribution(
         )
     if scope == "global":
         _require_chain(blocks, max(chosen))
-    sweep = _Sweep(blocks, max(chosen), scope, norm, chunk_size, times_input=times_input)
+    sweep: dict[int, NDArray[np.float64]] = {}
+    lock = threading.Lock()
+
+    def layer_of(number: int) -> NDArray[np.float64]:
+        with lock:
+            if number not in sweep:
+                first, last = (0, max(chosen)) if scope == "global" else (number, number)
+                sweep.update(_norms(blocks, first, last, norm, chunk_size, times_input=times_input))
+            norms = sweep[number] if scope == "global" else sweep.pop(number)
+        return shares(norms) if normalize else norms
+
     options = {"scope": scope, "norm": norm, "normalize": normalize, "times_input": times_input}
     return MixingMap.lazy(
-        lambda number: shares(sweep(number)) if normalize else sweep(number),
+        layer_of,
         query=query,
         key=key,
         layers=chosen,
@@ -152,35 +162,6 @@ def hidden_token_attribution(
         runs_model=True,
         **provenance_of(trace, stack, "hidden_token_attribution", paper=PAPER, options=options),
     )
-
-
-class _Sweep:
-    """Computes the norms [query, key] of a layer; with "global", those of all layers at once."""
-
-    def __init__(
-        self,
-        blocks: RecordedBlocks,
-        last: int,
-        scope: str,
-        norm: str,
-        chunk_size: int | None,
-        *,
-        times_input: bool,
-    ) -> None:
-        self._blocks, self._last, self._scope = blocks, last, scope
-        self._norm, self._chunk = norm, chunk_size
-        self._times_input = times_input
-        self._done: dict[int, NDArray[np.float64]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, layer: int) -> NDArray[np.float64]:
-        with self._lock:
-            if layer not in self._done:
-                first, last = (0, self._last) if self._scope == "global" else (layer, layer)
-                self._done |= _norms(
-                    self._blocks, first, last, self._norm, self._chunk, times_input=self._times_input
-                )
-            return self._done[layer] if self._scope == "global" else self._done.pop(layer)
 
 
 def _norms(

@@ -75,7 +75,7 @@ def require_share(residual_weight: float) -> None:
         raise ValueError(f"residual_weight must be between 0 and 1, not {residual_weight}.")
 
 
-def mixed(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
+def mix_residual(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
     """Return (1 - w) A + w I of one layer [query, key]."""
     mixture: NDArray[np.float64] = (1.0 - residual_weight) * matrix
     mixture[np.diag_indices(len(mixture))] += residual_weight

@@ -15,7 +15,7 @@ from attnwidgets.explanations.mixing.discarding import Discard, discard_note, di
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     map_fields,
-    mixed,
+    mix_residual,
     product,
     require_share,
     shares,
@@ -128,7 +128,7 @@ def rollout(
             raise ValueError(_SIGNED)
         matrix = drop_columns(matrix, dropped)
         if residual == "mix":
-            matrix = mixed(matrix, residual_weight)
+            matrix = mix_residual(matrix, residual_weight)
         elif residual == "add":
             matrix[np.diag_indices(len(matrix))] += 1.0
         return shares(matrix) if normalize else matrix

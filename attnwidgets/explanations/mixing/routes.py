@@ -150,14 +150,14 @@ class Sums:
         )
         first, second = attention.sum((0, 2)) + residual, mlp + rest
         return Sums(
-            _divided(attention, first[:, None]),
-            _divided(residual, first),
-            _divided(mlp, second),
-            _divided(rest, second),
+            _divide(attention, first[:, None]),
+            _divide(residual, first),
+            _divide(mlp, second),
+            _divide(rest, second),
         )
 
 
-def _divided(part: Float, total: Float) -> Float:
+def _divide(part: Float, total: Float) -> Float:
     total = np.broadcast_to(total, part.shape)
     return np.divide(part, total, out=np.zeros_like(part), where=total > 0)
 

@@ -138,7 +138,7 @@ def value_zeroing(
         blocks.after_final_norm(blocks.layers[-1].output[:, :1])  # raises if there is none
 
     def layer_of(number: int) -> NDArray[np.floating]:
-        after = blocks.after_final_norm if final_norm and number == last else _unchanged
+        after = blocks.after_final_norm if final_norm and number == last else _identity
         resumed = resume(trace, number, stack)
         with torch.no_grad():
             raw, floor = _distances(
@@ -163,7 +163,7 @@ def value_zeroing(
     )
 
 
-def _unchanged(states: Tensor) -> Tensor:
+def _identity(states: Tensor) -> Tensor:
     return states
 
 
@@ -182,9 +182,9 @@ def _distances(
     from attnwidgets.tracing.block_replay import require_same
 
     if resumed is None:
-        plain, read, pieces = _called_again(blocks, number, unit, chunk_size)
+        plain, read, pieces = _call_again(blocks, number, unit, chunk_size)
     else:
-        plain, read, pieces = _finished(resumed, number, unit, chunk_size)
+        plain, read, pieces = _subtract_values(resumed, number, unit, chunk_size)
     require_same(blocks.layers[number], plain[None], "value_zeroing")
     reference = after(plain[None])[0]
     result = np.zeros((len(reference), len(unit.spans)))
@@ -211,7 +211,7 @@ def _members(unit: Unit, read: Tensor) -> Tensor:
     return members
 
 
-def _called_again(
+def _call_again(
     blocks: RecordedBlocks, number: int, unit: Unit, chunk_size: int | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Zero values in calls of the block on copies of its input, for any architecture.
@@ -241,13 +241,13 @@ def _called_again(
     return plain[0], read, pieces()
 
 
-def _finished(
+def _subtract_values(
     resumed: Resumed, number: int, unit: Unit, chunk_size: int | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Subtract values from the attention output and finish the block: the closed form, for described blocks.
 
     Returns:
-        The same as `_called_again`.
+        The same as `_call_again`.
     """
     steps = progress(resumed.pieces(unit.spans, chunk_size), f"value zeroing, layer {number}")
     return resumed.plain, resumed.read, (resumed.without(unit.spans, *piece) for piece in steps)

@@ -144,20 +144,20 @@ class Parts:
             return self.residual if self.residual is not None else self.row.new_zeros(len(self.row), self.dim)
         if spans is None or all(len(span) == 1 for span in spans):
             weights = self.weights.diagonal(self.own_key, dim1=1, dim2=2)
-            return self._written(weights[..., None] * self.values[:, self.own_key :])
+            return self._write(weights[..., None] * self.values[:, self.own_key :])
         tokens, elements = self.owners(spans)
         span_of = self.row.new_zeros(self.weights.shape[-1], dtype=torch.long)
         for element, span in enumerate(spans):
             span_of[list(span)] = element
         within = torch.zeros_like(self.read)
         within[tokens] = span_of == elements[:, None]
-        return self._written((self.weights * within) @ self.values)
+        return self._write((self.weights * within) @ self.values)
 
     def total(self) -> Tensor:
         """Return the sum of all vectors [query, dim], including the residual connection."""
-        return self._written(self.weights @ self.values)
+        return self._write(self.weights @ self.values)
 
-    def _written(self, mixed: Tensor) -> Tensor:
+    def _write(self, mixed: Tensor) -> Tensor:
         """Return the heads' output for mixed values [head, query, head dim], plus the residual connection."""
         written = mixed.transpose(0, 1).flatten(1) @ self.matrix.flatten(0, 1) * self.row[:, None]
         return written if self.residual is None else written + self.residual

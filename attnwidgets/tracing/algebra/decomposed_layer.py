@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.algebra.blocks import resolved
+from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.decomposition import Rules, Vectors
 from attnwidgets.tracing.algebra.modules import Norm
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Step, apply_steps, read_steps
@@ -169,9 +169,7 @@ class DecomposedLayer:
         outputs = []
         while chunks:
             chunk = chunks.pop(0)
-            mixed = (
-                self._first_mixed(chunk, sources) if values is None else self._mixed(chunk, values, sources)
-            )
+            mixed = self._mix_first(chunk, sources) if values is None else self._mix(chunk, values, sources)
             outputs.append(Chunk(chunk.rows, self._finish(chunk, mixed, bias, rules, ffn=ffn)))
         return outputs
 
@@ -204,7 +202,7 @@ class DecomposedLayer:
             values[:, keys, : base.shape[1]] = projected.permute(2, 0, 1, 3)
         return values
 
-    def _first_mixed(self, chunk: Chunk, sources: Sources) -> Tensor:
+    def _mix_first(self, chunk: Chunk, sources: Sources) -> Tensor:
         """Return the heads' mixed values by source [row, source, head * head dim] in the first block."""
         heads = len(self.weights)
         owners, tokens = (indices.to(self.weights.device) for indices in sources.pairs)
@@ -218,7 +216,7 @@ class DecomposedLayer:
             return mixed
         return mixed.new_zeros(len(mixed), reach, mixed.shape[-1]).index_add_(1, owners, mixed)
 
-    def _mixed(self, chunk: Chunk, values: Tensor, sources: Sources) -> Tensor:
+    def _mix(self, chunk: Chunk, values: Tensor, sources: Sources) -> Tensor:
         """Return the heads' mixed values by source [row, source, head * head dim], over all keys."""
         stop = chunk.rows.stop if sources.causal else self.weights.shape[-1]
         weights = self.weights[:, chunk.rows, sources.low : stop]
@@ -271,7 +269,7 @@ def read_layer(block: Block, method: str) -> DecomposedLayer:
     matrix, row, bias = block.branch()
     try:
         with torch.no_grad():
-            steps = [resolved(block.module, path) for path in block.layout.mlp]
+            steps = [resolve_path(block.module, path) for path in block.layout.mlp]
             feed = read_steps(steps, block.hidden.shape[-1], block.hidden)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{method} is not available: in {kind}, {error}") from error

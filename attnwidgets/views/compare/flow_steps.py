@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
-    mixed,
+    mix_residual,
     require_share,
     shares,
     source_map,
@@ -91,7 +91,7 @@ def _rows(source: MixingMap, number: int, weight: float) -> Float:
         raise ValueError(
             "FlowView shows shares, and this map is signed: give one of weights, lengths or contributions."
         )
-    return shares(mixed(matrix, weight) if weight else matrix)
+    return shares(mix_residual(matrix, weight) if weight else matrix)
 
 
 def _through_block(graph: ContributionGraph, number: int, attention: Float) -> Float:
