@@ -152,21 +152,8 @@ def _agreement(values: Float) -> float:
 
 def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched: bool) -> Float:
     """Return what the target loses without each head [layer, head]; NaN for heads a layer does not have."""
+    from attnwidgets.intervene.head_selection import HeadIntervention
     from attnwidgets.intervene.preview import Replay
-    from attnwidgets.tracing.interventions import Intervention
-
-    class EachHead(Intervention):
-        """Removes a different head in every copy of a text."""
-
-        def __init__(self, layer: int, heads: range) -> None:
-            super().__init__(trace, "ablate_heads", "each head alone", frozenset([(stack, layer)]))
-            self.heads = heads
-
-        def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - one layer
-            output = output.clone()
-            for copy, head in enumerate(self.heads):
-                output[copy, head] = 0
-            return output
 
     losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
     layers = range(len(losses))
@@ -176,9 +163,19 @@ def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched
             count = trace.n_heads(stack, layer)
             for start in range(0, count, batch_size):
                 heads = range(start, min(count, start + batch_size))
-                outputs = replay.run((EachHead(layer, heads),), copies=len(heads), target=target)
+                each_head = HeadIntervention(
+                    trace, "ablate_heads", "each head alone", stack, {layer: heads}, write=_without_one_each
+                )
+                outputs = replay.run((each_head,), copies=len(heads), target=target)
                 losses[layer, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
     return losses
+
+
+def _without_one_each(_: Seen, output: Tensor, heads: list[int]) -> Tensor:
+    """Set a different head's output to zero in every copy of a text [copy, head, query, dim]."""
+    output = output.clone()
+    output[range(len(heads)), heads] = 0
+    return output
 
 
 def _estimate(trace: Trace, target: Target, stack: str) -> Float:

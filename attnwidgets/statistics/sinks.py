@@ -182,7 +182,7 @@ def attention_sinks(
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
         >>> aw.statistics.attention_sinks(trace)[0].label
-        '[SEP]'
+        '[CLS]'
     """
     importance, source, roles = _importance(shown, stack, layers, unit, own=False)
     enough = _candidates(roles, inside=False) if roles.square else np.ones(roles.keys, bool)

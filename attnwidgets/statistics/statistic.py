@@ -80,7 +80,7 @@ Raises:
     TypeError: If `shown` is neither a trace nor a map.
 
 Example:
-    >>> trace = aw.trace(*aw.demo_model("encoder"), "It rained all day.", "The cat slept.")
+    >>> trace = aw.trace(*aw.demo_model("encoder"), ("It rained all day.", "The cat slept."))
     >>> aw.statistics.{name}(trace).shape
     (6, 12)
 """
