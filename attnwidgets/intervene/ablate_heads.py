@@ -88,8 +88,10 @@ def ablate_heads(
     chosen = chosen_heads(heads, modules)
     traces = list(reference) if isinstance(reference, (list, tuple)) else [reference]
     known = None if reference is None else _reference_outputs(model, traces, how, stack, tuple(chosen))
-    said = f"{said_heads(chosen)} {_SAID[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
-    return HeadIntervention(model, "ablate_heads", said, stack, chosen, write=_Ablation(how, known, seed))
+    description = f"{said_heads(chosen)} {_SAID[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
+    return HeadIntervention(
+        model, "ablate_heads", description, stack, chosen, write=_Ablation(how, known, seed)
+    )
 
 
 @dataclass(frozen=True)

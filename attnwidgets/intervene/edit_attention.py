@@ -90,15 +90,17 @@ def edit_attention(
     new_rows: NewRows
     if key is not None:
         column = min(positions(key, "key", model, stack, 1))
-        new_rows, said = _OneHot(column), f"all on token {column}"
+        new_rows, description = _OneHot(column), f"all on token {column}"
     elif isinstance(to, str):
-        new_rows, said = (_uniform if to == "uniform" else _Permuted(seed)), to
+        new_rows, description = (_uniform if to == "uniform" else _Permuted(seed)), to
     else:
-        new_rows, said = _Matrix(_checked_matrix(to, chosen)), "set to a matrix"
+        new_rows, description = _Matrix(_checked_matrix(to, chosen)), "set to a matrix"
     queries = None if query is None else positions(query, "query", model, stack, 0)
     where = "" if queries is None else f" at token{'s' * (len(queries) != 1)} {spoken(queries)}"
-    said = f"attention of {said_heads(chosen)}{where} {said}"
-    return HeadIntervention(model, "edit_attention", said, stack, chosen, weigh=_Edit(new_rows, queries))
+    description = f"attention of {said_heads(chosen)}{where} {description}"
+    return HeadIntervention(
+        model, "edit_attention", description, stack, chosen, weigh=_Edit(new_rows, queries)
+    )
 
 
 @dataclass(frozen=True)

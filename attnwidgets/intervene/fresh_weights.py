@@ -43,10 +43,10 @@ def redraw(model: nn.Module, parts: Mapping[int, str], seed: int) -> dict[int, T
                     owner._init_weights(module)  # noqa: SLF001 - there is no public method
             for name, parameter in model.named_parameters():
                 if id(parameter) in ids:
-                    drawn = twins[id(parameter)].detach()
-                    if drawn.isnan().any():
-                        drawn = _of_its_scale(parameter, name)
-                    values[id(parameter)] = drawn.to(parameter.device, parameter.dtype)
+                    fresh = twins[id(parameter)].detach()
+                    if fresh.isnan().any():
+                        fresh = _of_its_scale(parameter, name)
+                    values[id(parameter)] = fresh.to(parameter.device, parameter.dtype)
     return values
 
 
@@ -69,9 +69,9 @@ def _twin(
     """
     if id(module) in seen:
         return seen[id(module)]
-    made: nn.Module = object.__new__(type(module))
-    seen[id(module)] = made
-    state: dict[str, Any] = vars(made)
+    twin: nn.Module = object.__new__(type(module))
+    seen[id(module)] = twin
+    state: dict[str, Any] = vars(twin)
     state.update(vars(module))
     state.pop(_DONE, None)
     state.update({hooks: OrderedDict() for hooks in _HOOKS})
@@ -82,9 +82,9 @@ def _twin(
     for name, parameter in registered["_parameters"].items():
         if parameter is not None:
             # A tied weight is drawn by its first module, as models are tied after initialisation.
-            drawn = id(parameter) in drawn_ids and id(parameter) not in twins
+            is_drawn = id(parameter) in drawn_ids and id(parameter) not in twins
             values = torch.full(
-                parameter.shape, torch.nan, device="cpu" if drawn else "meta", dtype=torch.float32
+                parameter.shape, torch.nan, device="cpu" if is_drawn else "meta", dtype=torch.float32
             )
             registered["_parameters"][name] = nn.Parameter(values, requires_grad=False)
             twins.setdefault(id(parameter), registered["_parameters"][name])
@@ -92,7 +92,7 @@ def _twin(
         registered["_buffers"][name] = None if buffer is None else buffer.detach().clone()
     for name, child in registered["_modules"].items():
         registered["_modules"][name] = None if child is None else _twin(child, drawn_ids, twins, seen)
-    return made
+    return twin
 
 
 def _children_first(module: nn.Module, owner: Any) -> Iterator[tuple[nn.Module, Any]]:

@@ -162,9 +162,9 @@ def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> froz
                 f"{name}={tokens}: the end of the text is only known from a trace: pass a trace."
             )
         tokens = range(*tokens.indices(tokens.stop if count is None else count))
-    several = tokens if isinstance(tokens, Iterable) and not isinstance(tokens, str) else [tokens]
+    items = tokens if isinstance(tokens, Iterable) and not isinstance(tokens, str) else [tokens]
     unique = set()
-    for item in several:
+    for item in items:
         if isinstance(item, (bool, str)) or not hasattr(item, "__index__"):
             raise TypeError(f"{name} must be positions of tokens (0, [3, 4], range(5, 9)), not {item!r}.")
         position = operator.index(item)

@@ -142,13 +142,13 @@ def _swapped(model: Any, inner: nn.Module, plan: dict[int, str], seed: int) -> I
 
     values = redraw(inner, plan, seed)
     # Parameters remain the same objects and keep their storage, so nothing has to be copied back.
-    kept = [(parameter, parameter.data) for parameter in inner.parameters() if id(parameter) in values]
+    originals = [(parameter, parameter.data) for parameter in inner.parameters() if id(parameter) in values]
     try:
-        for parameter, _ in kept:
+        for parameter, _ in originals:
             parameter.data = values[id(parameter)]
         yield model
     finally:
-        for parameter, original in kept:
+        for parameter, original in originals:
             parameter.data = original
 
 
@@ -188,19 +188,19 @@ def _plan(
         _require_real(model, chosen)
         return chosen
     path = _stack(model, stacks, stack, layers)
-    wanted = _wanted(model, layers, len(stacks[path]), cascading=cascading)
+    chosen_blocks = _wanted(model, layers, len(stacks[path]), cascading=cascading)
     whole = layers == "all"
     alone = not whole and not (layers == "top" or (isinstance(layers, int) and cascading))
     below = whole if embeddings is None else embeddings
     above = not alone if head is None else head
     chosen = {}
     for key, location in _located(model, path).items():
-        if location.blocks & wanted and not location.blocks <= wanted:
+        if location.blocks & chosen_blocks and not location.blocks <= chosen_blocks:
             shared = ", ".join(map(str, sorted(location.blocks)))
             raise ValueError(
                 f"blocks {shared} share weight {location.name!r}: randomise all of them, or none."
             )
-        if location.blocks & wanted:
+        if location.blocks & chosen_blocks:
             chosen[key] = f"{path}.{min(location.blocks)}"
         elif (location.side == "below" and below) or (location.side == "above" and above):
             chosen[key] = f"{location.side} {path}"

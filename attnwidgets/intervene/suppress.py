@@ -70,9 +70,9 @@ def suppress(
     after = min(sources, default=0) if targets is None else None
     where = "" if heads is None else f" in {said_heads(chosen)}"
     readers = "tokens after them" if targets is None else f"tokens {spoken(targets)}"
-    said = f"tokens {spoken(sources)} not read by {readers}{where}"
+    description = f"tokens {spoken(sources)} not read by {readers}{where}"
     weigh = _Suppression(sources, targets, after, renormalize)
-    return HeadIntervention(model, "suppress", said, stack, chosen if sources else {}, weigh=weigh)
+    return HeadIntervention(model, "suppress", description, stack, chosen if sources else {}, weigh=weigh)
 
 
 def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Intervention:
@@ -101,9 +101,9 @@ def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Interve
     stack, modules = sites_of(model, stack)
     chosen = chosen_heads(None, modules)
     dropped = positions(tokens, "tokens", model, stack, 1)
-    said = f"tokens {spoken(dropped)} dropped"
+    description = f"tokens {spoken(dropped)} dropped"
     weigh = _Suppression(dropped, None, None, renormalize=True)
-    return HeadIntervention(model, "drop_tokens", said, stack, chosen if dropped else {}, weigh=weigh)
+    return HeadIntervention(model, "drop_tokens", description, stack, chosen if dropped else {}, weigh=weigh)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.sae.corpus import Corpus, batches, by_token, counts_mask
+from attnwidgets.sae.corpus import Corpus, batches, counted_states
 from attnwidgets.sae.locate import best_hook_point, better_neighbour
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.tracing.hooks.hook import reading
@@ -186,9 +186,7 @@ def counted(model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> Iterator
     """Yield the states of the tokens that count [token, width] and their windows, from a borrowed model."""
     with reading(model, hook_point) as read:
         for windows in batches(corpus.windows(), _BATCH_TOKENS):
-            states = by_token(read(**corpus.inputs(windows)), windows)
-            mask = counts_mask(windows, states.shape[1], states.device)
-            yield states[mask], windows
+            yield counted_states(read(**corpus.inputs(windows)), windows), windows
 
 
 def _complaints(sae: SAE, measures: Measures, hook_point: HookPoint) -> Iterator[str]:

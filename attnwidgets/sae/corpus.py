@@ -195,6 +195,12 @@ def by_token(states: Tensor, windows: Sequence[Window]) -> Tensor:
     return states if states.dim() == _BATCHED else states.reshape(len(windows), -1, states.shape[-1])
 
 
+def counted_states(states: Tensor, windows: Sequence[Window]) -> Tensor:
+    """Return the states of the tokens that count [token, width]."""
+    states = by_token(states, windows)
+    return states[counts_mask(windows, states.shape[1], states.device)]
+
+
 def counts_mask(windows: Sequence[Window], width: int, device: torch.device) -> Tensor:
     """Return which tokens of a padded batch count [window, token]."""
     rows = [[*window.counts, *[False] * (width - len(window.counts))] for window in windows]

@@ -63,6 +63,7 @@ class FeatureActivations(Explanation):
     """
 
     kind = "FeatureActivations"
+    axis_names = ("token", "feature")
     axis: TokenAxis
     d_sae: int
     error: Array | None
@@ -124,11 +125,6 @@ class FeatureActivations(Explanation):
     def shape(self) -> tuple[int, ...]:
         """Tokens, features."""
         return (len(self._ends), self.d_sae)
-
-    @property
-    def axis_names(self) -> tuple[str, ...]:
-        """("token", "feature")."""
-        return ("token", "feature")
 
     @property
     def values(self) -> Array:

@@ -98,25 +98,25 @@ def head_importance(
     require_choice("how", how, HOWS)
     from attnwidgets.tracing.attention_modules import sites
 
-    several: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
-    if not several:
+    trace_list: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
+    if not trace_list:
         raise ValueError("traces is empty: pass a trace, or several.")
-    for trace in several:
+    for trace in trace_list:
         require_trace(trace, "head_importance")
         sites(trace)
-    stack = resolve_stack(several[0], stack)
+    stack = resolve_stack(trace_list[0], stack)
     names = [name for kind, name in NAMES.items() if how in (kind, "both")]
     by_text = []
-    for trace in progress(several, "removing heads") if len(several) > 1 else several:
+    for trace in progress(trace_list, "removing heads") if len(trace_list) > 1 else trace_list:
         resolved = resolve_target(trace, target, method="head_importance")
         tables = []
         if "removal" in names:
-            tables.append(_exact(trace, resolved, stack, batch_size, watched=len(several) == 1))
+            tables.append(_exact(trace, resolved, stack, batch_size, watched=len(trace_list) == 1))
         if "removal_estimate" in names:
             tables.append(_estimate(trace, resolved, stack))
         by_text.append(np.abs(tables) if magnitude else np.array(tables))
     values: Float = np.mean(by_text, axis=0)
-    first = several[0]
+    first = trace_list[0]
     agreement = _agreement(values) if how == "both" else None
     title = "head importance"
     if agreement is not None:
@@ -133,7 +133,7 @@ def head_importance(
         provenance={
             "title": title,
             "model": first.model_id,
-            "text": first.text if len(several) == 1 else f"{len(several)} texts",
+            "text": first.text if len(trace_list) == 1 else f"{len(trace_list)} texts",
             "paper": PAPER,
             "agreement": agreement,
             "options": {"how": how, "magnitude": magnitude},

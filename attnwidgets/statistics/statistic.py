@@ -80,7 +80,8 @@ Raises:
     TypeError: If `shown` is neither a trace nor a map.
 
 Example:
-    >>> trace = aw.trace(*aw.demo_model("encoder"), ("It rained all day.", "The cat slept."))
+    >>> model, tokenizer = aw.demo_model("encoder")
+    >>> trace = aw.trace(model, tokenizer, "It rained all day.", text_pair="The cat slept.")
     >>> aw.statistics.{name}(trace).shape
     (6, 12)
 """
@@ -184,11 +185,11 @@ def named(names: Any) -> list[Statistic]:
     """
     table = statistics()
     of_maps = [name for name, described in table.items() if described.measure is not None]
-    wanted = of_maps if names is None else [names] if isinstance(names, str) else list(names)
-    for name in wanted:
+    requested = of_maps if names is None else [names] if isinstance(names, str) else list(names)
+    for name in requested:
         if name in table and name not in of_maps:
             raise ValueError(
                 f"statistic {name!r} needs a text of its own: aw.{name}_score(model, tokenizer, ...)."
             )
         require_choice("statistic", name, of_maps)
-    return [table[name] for name in dict.fromkeys(wanted)]
+    return [table[name] for name in dict.fromkeys(requested)]

@@ -55,6 +55,7 @@ class FeatureStats(Explanation):
     """
 
     kind = "FeatureStats"
+    axis_names = ("feature",)
     facts: Mapping[str, Any]
     names: dict[int, str]
     _arrays: dict[str, NDArray[Any]]
@@ -125,11 +126,6 @@ class FeatureStats(Explanation):
     def shape(self) -> tuple[int, ...]:
         """(number of features counted,)."""
         return (len(self._arrays["features"]),)
-
-    @property
-    def axis_names(self) -> tuple[str, ...]:
-        """("feature",)."""
-        return ("feature",)
 
     @property
     def values(self) -> Array:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -120,24 +121,28 @@ def steer(
     return Steering(model, inner, sae, features, scales, mode, hook_point, positions, skipped)
 
 
+@dataclass(eq=False, repr=False)
 class Steering:
-    """Steers a model while a `with` block runs; returned by `aw.steer`."""
+    """Steers a model while a `with` block runs; returned by `aw.steer`.
 
-    def __init__(
-        self,
-        given: Any,
-        model: nn.Module,
-        sae: SAE,
-        features: tuple[int, ...],
-        values: Tensor | None,
-        mode: Mode,
-        hook_point: HookPoint,
-        positions: Positions,
-        skip: frozenset[int],
-    ) -> None:
-        self.sae, self.features, self.mode, self.site = sae, features, mode, hook_point
-        self._given, self._model = given, model
-        self._values, self._positions, self._skip = values, positions, skip
+    Attributes:
+        sae: The SAE.
+        features: The features it changes.
+        mode: How it changes them; see `aw.steer`.
+        site: The hook point it changes.
+    """
+
+    _wrapped: Any
+    _model: nn.Module
+    sae: SAE
+    features: tuple[int, ...]
+    _values: Tensor | None
+    mode: Mode
+    site: HookPoint
+    _positions: Positions
+    _skip: frozenset[int]
+
+    def __post_init__(self) -> None:
         self._stack = ExitStack()
         self._change: Tensor | None = None
         self._watch: PassWatch | None = None
@@ -147,15 +152,15 @@ class Steering:
         if self._hook is not None:
             raise RuntimeError("this steering is already active; make another one with aw.steer.")
         try:
-            own = self._stack.enter_context(own_calls())
-            self._stack.enter_context(own_uncompiled(self._model, own))
-            if self._given is not self._model:
+            is_own = self._stack.enter_context(own_calls())
+            self._stack.enter_context(own_uncompiled(self._model, is_own))
+            if self._wrapped is not self._model:
                 # The wrapper of a compiled model ignores hooks added after compilation.
                 self._stack.enter_context(torch.compiler.set_stance("force_eager"))
-            self._watch = PassWatch(self._model, self.site, own)
+            self._watch = PassWatch(self._model, self.site, is_own)
             self._stack.callback(self._watch.remove)
             # First, so that other hooks at this point see steered states.
-            self._hook = Hook(self._model, self.site, self._steered, first=True, own=own)
+            self._hook = Hook(self._model, self.site, self._steered, first=True, own=is_own)
             self._stack.callback(self._hook.remove)
         except BaseException:
             self._stack.close()

@@ -16,7 +16,7 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
-from attnwidgets.sae.corpus import batches, by_token, counts_mask
+from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.dependencies import require_same
 from attnwidgets.sae.texts import Digest, text_of
 from attnwidgets.tracing.hooks.hook import reading
@@ -186,8 +186,7 @@ def _written(
     window_batches = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens, digest)
     with path.open("wb") as file, reading(model, hook_point) as read, closing(window_batches):
         for windows, is_held_out in window_batches:
-            states = by_token(read(**corpus.inputs(windows)), windows)
-            states = states[counts_mask(windows, states.shape[1], states.device)].float().cpu()
+            states = counted_states(read(**corpus.inputs(windows)), windows).float().cpu()
             if not bool(torch.isfinite(states).all()):
                 raise ValueError(
                     f"states at {hook_point.name!r} are NaN or infinite; check the model's weights and "
