@@ -163,21 +163,21 @@ def _trace(
             query_tokens=None if query is None else list(query),
             key_tokens=None if key is None else list(key),
         )
-    return trace if prettify else _as_spelled(trace, tokens, sides)
+    return trace if prettify else _with_spelling(trace, tokens, sides)
 
 
-def _as_spelled(trace: GivenTrace, tokens: Any, sides: dict[str, Any]) -> GivenTrace:
+def _with_spelling(trace: GivenTrace, tokens: Any, sides: dict[str, Any]) -> GivenTrace:
     """Return the trace with its tokens exactly as given."""
     output, source = sides["decoder_tokens"], sides["encoder_tokens"]
     queries = {"self": tokens, "encoder": source, "decoder": output, "cross": output}
     for name, stack in trace.stack_table.items():
-        query = _spelled(stack.query, queries[name])
-        key = query if stack.key is stack.query else _spelled(stack.key, source)
+        query = _spelled_axis(stack.query, queries[name])
+        key = query if stack.key is stack.query else _spelled_axis(stack.key, source)
         trace.stack_table[name] = dataclasses.replace(stack, query=query, key=key)
     return trace
 
 
-def _spelled(axis: TokenAxis, tokens: Sequence[str]) -> TokenAxis:
+def _spelled_axis(axis: TokenAxis, tokens: Sequence[str]) -> TokenAxis:
     # The last generated token has no row, so there may be one more token than the axis has elements.
     spelled = tuple(str(token) for token in tokens)[: len(axis)]
     units = {**axis.units, "token": dataclasses.replace(axis.units["token"], labels=spelled)}

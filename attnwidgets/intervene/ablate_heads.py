@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from attnwidgets._errors import require_choice
-from attnwidgets.intervene.head_selection import HeadIntervention, chosen_heads, said_heads, sites_of
+from attnwidgets.intervene.head_selection import HeadIntervention, chosen_heads, describe_heads, sites_of
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.attention_modules import Turns, sites
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -88,7 +88,7 @@ def ablate_heads(
     chosen = chosen_heads(heads, modules)
     traces = list(reference) if isinstance(reference, (list, tuple)) else [reference]
     known = None if reference is None else _reference_outputs(model, traces, how, stack, tuple(chosen))
-    description = f"{said_heads(chosen)} {_SAID[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
+    description = f"{describe_heads(chosen)} {_SAID[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
     return HeadIntervention(
         model, "ablate_heads", description, stack, chosen, write=_Ablation(how, known, seed)
     )

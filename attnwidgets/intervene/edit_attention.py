@@ -13,8 +13,8 @@ from attnwidgets._selecting import listed
 from attnwidgets.intervene.head_selection import (
     HeadIntervention,
     chosen_heads,
+    describe_heads,
     positions,
-    said_heads,
     sites_of,
     spoken,
 )
@@ -97,7 +97,7 @@ def edit_attention(
         new_rows, description = _Matrix(_checked_matrix(to, chosen)), "set to a matrix"
     queries = None if query is None else positions(query, "query", model, stack, 0)
     where = "" if queries is None else f" at token{'s' * (len(queries) != 1)} {spoken(queries)}"
-    description = f"attention of {said_heads(chosen)}{where} {description}"
+    description = f"attention of {describe_heads(chosen)}{where} {description}"
     return HeadIntervention(
         model, "edit_attention", description, stack, chosen, weigh=_Edit(new_rows, queries)
     )

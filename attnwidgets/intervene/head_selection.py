@@ -186,7 +186,7 @@ def spoken(numbers: Iterable[int]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "none"
 
 
-def said_heads(heads: Mapping[int, tuple[int, ...]]) -> str:
+def describe_heads(heads: Mapping[int, tuple[int, ...]]) -> str:
     """Return "heads 1, 4 of layer 3" or the like."""
     layers: dict[tuple[int, ...], list[int]] = {}
     for layer, numbers in heads.items():

@@ -111,7 +111,7 @@ class Replay:
         if target is not None and target.hidden_states:
             # The states of skipped layers would be missing.
             options["output_hidden_states"], skipped = True, {}
-        inputs = {name: _copied(value, copies) for name, value in self._trace.inputs.items()}
+        inputs = {name: _copies(value, copies) for name, value in self._trace.inputs.items()}
         outputs = self._outputs(skipped, copies)
         with ExitStack() as exits:
             for intervention in interventions:
@@ -147,7 +147,7 @@ class Replay:
                 for name, output in zip(self._names[stack][:count], outputs[stack], strict=False):
                     module = self._model.get_submodule(name)
                     # On the instance, so that `del` restores the method of the class.
-                    module.forward = lambda *_, output=output, **__: _copied(output, copies)
+                    module.forward = lambda *_, output=output, **__: _copies(output, copies)
                     patched.append(module)
             yield
         finally:
@@ -161,7 +161,7 @@ class Replay:
             for name in self._names[stack][len(known) : count]:
 
                 def store(*given: Any, known: list[Any] = known) -> None:
-                    known.append(_copied(given[-1], 1))
+                    known.append(_copies(given[-1], 1))
 
                 exits.callback(self._model.get_submodule(name).register_forward_hook(store).remove)
 
@@ -185,12 +185,12 @@ def pass_options(model: nn.Module) -> dict[str, Any]:
     return {"return_dict": True} | no_cache
 
 
-def _copied(value: Any, copies: int) -> Any:
+def _copies(value: Any, copies: int) -> Any:
     """Return copies of tensors with a batch of one, in new memory, because models may write into states."""
     if isinstance(value, torch.Tensor):
         if copies > 1 and value.dim() and len(value) == 1:
             return value.expand(copies, *value.shape[1:]).contiguous()
         return value.clone() if value.is_floating_point() else value
     if type(value) in (tuple, list):
-        return type(value)(_copied(item, copies) for item in value)
+        return type(value)(_copies(item, copies) for item in value)
     return value

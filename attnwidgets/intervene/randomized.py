@@ -125,7 +125,7 @@ def randomized(
         inner = unwrap(model)
     plan = _plan(inner, layers, cascading, embeddings, head, stack)
     if not copy:
-        return _swapped(model, inner, plan, seed)
+        return _swap_weights(model, inner, plan, seed)
     from attnwidgets.intervene.fresh_weights import redraw
 
     values = redraw(inner, plan, seed)
@@ -136,7 +136,7 @@ def randomized(
 
 
 @contextmanager
-def _swapped(model: Any, inner: nn.Module, plan: dict[int, str], seed: int) -> Iterator[Any]:
+def _swap_weights(model: Any, inner: nn.Module, plan: dict[int, str], seed: int) -> Iterator[Any]:
     """Replace the values of a plan's parameters while the block runs."""
     from attnwidgets.intervene.fresh_weights import redraw
 
@@ -188,13 +188,13 @@ def _plan(
         _require_real(model, chosen)
         return chosen
     path = _stack(model, stacks, stack, layers)
-    chosen_blocks = _wanted(model, layers, len(stacks[path]), cascading=cascading)
+    chosen_blocks = _block_numbers(model, layers, len(stacks[path]), cascading=cascading)
     whole = layers == "all"
     alone = not whole and not (layers == "top" or (isinstance(layers, int) and cascading))
     below = whole if embeddings is None else embeddings
     above = not alone if head is None else head
     chosen = {}
-    for key, location in _located(model, path).items():
+    for key, location in _locations(model, path).items():
         if location.blocks & chosen_blocks and not location.blocks <= chosen_blocks:
             shared = ", ".join(map(str, sorted(location.blocks)))
             raise ValueError(
@@ -224,7 +224,7 @@ def _stack(model: nn.Module, stacks: dict[str, Any], stack: str | None, layers: 
     return fitting[0]
 
 
-def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[int]:
+def _block_numbers(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[int]:
     """Return the numbers of the blocks to randomise."""
     if layers == "all":
         return set(range(n))
@@ -243,7 +243,7 @@ def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[in
     return set(range(numbers[0], n)) if isinstance(layers, int) and cascading else set(numbers)
 
 
-def _located(model: nn.Module, path: str) -> dict[int, _Location]:
+def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
     """Return the location of every parameter, by its id."""
     from attnwidgets.tracing.block_names import block_lists
 

@@ -10,8 +10,8 @@ import torch
 from attnwidgets.intervene.head_selection import (
     HeadIntervention,
     chosen_heads,
+    describe_heads,
     positions,
-    said_heads,
     sites_of,
     spoken,
 )
@@ -68,7 +68,7 @@ def suppress(
     sources = positions(source, "source", model, stack, 1)
     targets = None if target is None else positions(target, "target", model, stack, 0)
     after = min(sources, default=0) if targets is None else None
-    where = "" if heads is None else f" in {said_heads(chosen)}"
+    where = "" if heads is None else f" in {describe_heads(chosen)}"
     readers = "tokens after them" if targets is None else f"tokens {spoken(targets)}"
     description = f"tokens {spoken(sources)} not read by {readers}{where}"
     weigh = _Suppression(sources, targets, after, renormalize)

@@ -170,12 +170,12 @@ def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterato
         pool.append(window)
         size += len(window.ids)
         if size >= tokens * sort:
-            yield from _packed(pool, tokens, sort=sort > 1)
+            yield from _pack(pool, tokens, sort=sort > 1)
             pool, size = [], 0
-    yield from _packed(pool, tokens, sort=sort > 1)
+    yield from _pack(pool, tokens, sort=sort > 1)
 
 
-def _packed(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Window]]:
+def _pack(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Window]]:
     ordered = sorted(pool, key=lambda window: len(window.ids)) if sort else pool
     batch: list[Window] = []
     widest = 0

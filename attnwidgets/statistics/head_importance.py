@@ -11,7 +11,7 @@ from attnwidgets._progress import progress
 from attnwidgets.evaluate.metrics.rank_measures import spearman
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PAPER = "Michel et al. 2019, Are Sixteen Heads Really Better than One?"
 NAMES = {"exact": "removal", "first_order": "removal_estimate"}
 _TWO = 2
 
-REMOVAL = known(
+REMOVAL = register(
     Statistic(
         "removal",
         "loss without it",
@@ -40,7 +40,7 @@ REMOVAL = known(
         PAPER,
     )
 )
-FIRST_ORDER = known(
+FIRST_ORDER = register(
     Statistic(
         "removal_estimate",
         "loss without it (estimate)",

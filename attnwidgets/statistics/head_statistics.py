@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.statistics.row_shares import Queries, Roles, source_of
-from attnwidgets.statistics.statistic import measured, named
+from attnwidgets.statistics.statistic import compute, named
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def head_statistics(
         raise ValueError(f"names: {name!r} is not defined here: {reason}.")
     defined = [stat for stat in requested if stat.name not in reasons]
     return HeadStatistics(
-        measured(defined, source, unit, roles),
+        compute(defined, source, unit, roles),
         names=[stat.name for stat in defined],
         layers=source.layers,
         heads=source.heads,

@@ -10,7 +10,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SEVERAL = 2
 # Vocabularies are in the order of merges: the most common tokens come first, the least common last.
 _COMMON, _RARE = 0.1, 0.9
 
-INDUCTION = known(
+INDUCTION = register(
     Statistic(
         "induction",
         "induction",

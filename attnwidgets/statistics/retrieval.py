@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _HAYSTACK = (
 )
 _TEMPLATE = "{context}\n\nQuestion: {question}\nAnswer:"
 
-RETRIEVAL = known(
+RETRIEVAL = register(
     Statistic(
         "retrieval",
         "retrieval",
@@ -131,7 +131,7 @@ def retrieval_score(
         share = _recall(located.answer, expected)
         prompts.append({"depth": float(depth), "answer": located.answer, "recall": share})
         if share > recall:
-            scores.append(_copied(traced, located))
+            scores.append(_share_copied(traced, located))
             of = of or attention(traced)
     if of is None:
         answers = "; ".join(f"at {p['depth']:g}: {p['answer'].strip()!r:.80}" for p in prompts)
@@ -178,7 +178,7 @@ def copied_share(trace: Any, needle: str | tuple[int, int]) -> Float:
         >>> aw.statistics.copied_share(trace, "banana").shape
         (30, 9)
     """
-    return _copied(trace, _find(trace, needle))
+    return _share_copied(trace, _find(trace, needle))
 
 
 def _context(needle: str, haystack: str, words: int, depth: float) -> str:
@@ -256,7 +256,7 @@ def _recall(answer: str, expected: str) -> float:
     return sum((counts[0] & counts[1]).values()) / total if total else 0.0
 
 
-def _copied(trace: Any, needle: _Needle) -> Float:
+def _share_copied(trace: Any, needle: _Needle) -> Float:
     """Return the share of the needle's tokens that each head copied [layer, head]; NaN: no such head."""
     steps = np.arange(needle.boundary, len(needle.ids))
     ids = np.array(needle.ids)

@@ -95,7 +95,7 @@ _ORDER = (
 _STATISTICS: dict[str, Statistic] = {}
 
 
-def known(described: Statistic) -> Statistic:
+def register(described: Statistic) -> Statistic:
     """Register a statistic by its name, and return it."""
     _STATISTICS[described.name] = described
     return described
@@ -117,7 +117,7 @@ def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[
         documentation = inspect.cleandoc(measure.__doc__ or "")
         definition = documentation.split("\n", 1)[0]
         scale, high, paper = (_paragraph(documentation, word) for word in ("Range", "High", "Source"))
-        described = known(
+        described = register(
             Statistic(name, title or name.replace("_", " "), definition, scale, high, paper, measure, refusal)
         )
 
@@ -135,7 +135,7 @@ def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[
             reason = refusal(roles)
             if reason:
                 raise ValueError(f"{name} is not defined here: {reason}.")
-            return measured([described], source, unit, roles)[0]
+            return compute([described], source, unit, roles)[0]
 
         of_heads.__annotations__ = dict(OfHeads.__call__.__annotations__)
         of_heads.__doc__ = documentation + _SHARED.format(name=name)
@@ -151,7 +151,7 @@ def _paragraph(documentation: str, word: str) -> str:
     return " ".join(text[1].split()).removesuffix(".") if text else ""
 
 
-def measured(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
+def compute(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
     """Return statistics of a map [statistic, layer, head]; without a head axis if it has none."""
     heads = 1 if source.heads is None else len(source.heads)
     values = np.full((len(statistics), len(source.layers), heads), np.nan)

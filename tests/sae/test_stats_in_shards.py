@@ -182,7 +182,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     numbers = []
     call = counting.ShardCounter.__call__
     monkeypatch.setattr(
-        counting.ShardCounter, "__call__", lambda self, shard: numbers.append(shard.number) or call(self, shard)
+        counting.ShardCounter,
+        "__call__",
+        lambda self, shard: numbers.append(shard.number) or call(self, shard),
     )
     resumed = aw.feature_stats(sae, *bert, iter(TEXTS), checkpoint=folder, **OPTIONS)
     assert made.content(resumed) == whole
@@ -237,9 +239,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
     refused(r"is of other options \(context, seed\);", seed=1, context=15)
     refused("is of other features;", features=[1])
     refused("is of another site;", site="blocks.0.hook_resid_post")
-    refused(
-        "is of other texts .texts 4 to 7 differ", sae, model, tokenizer, [*TEXTS[:5], "x", *TEXTS[6:]]
-    )
+    refused("is of other texts .texts 4 to 7 differ", sae, model, tokenizer, [*TEXTS[:5], "x", *TEXTS[6:]])
     with aw.ablate_heads(model, [(0, 0)]):
         refused("another model's weights .or other hooks")
     (folder / "shard-000001.safetensors").write_bytes(b"x" * 40)

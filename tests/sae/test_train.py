@@ -357,7 +357,9 @@ def test_a_full_disk_is_said_and_nothing_is_left_behind(bert, tmp_path, kept):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
-        with pytest.raises(OSError, match=r"is full: .* MB of states were written and have been removed") as caught:
+        with pytest.raises(
+            OSError, match=r"is full: .* MB of states were written and have been removed"
+        ) as caught:
             train(bert, **where)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -44,7 +44,7 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         if isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
             raise
-        cached = _cached(name, revision, file_names, snapshot_download)
+        cached = _cached_folder(name, revision, file_names, snapshot_download)
         if cached is None:
             raise FileNotFoundError(
                 f"path {name!r} does not exist here and could not be downloaded from the hub ({error}). Pass "
@@ -54,7 +54,7 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
     return Path(root) / sae_id
 
 
-def _cached(name: str, revision: str | None, file_names: list[str], fetch: Any) -> str | None:
+def _cached_folder(name: str, revision: str | None, file_names: list[str], fetch: Any) -> str | None:
     """Return the folder of an earlier download, for when the hub cannot be reached."""
     try:
         root = str(fetch(name, revision=revision, allow_patterns=file_names, local_files_only=True))

@@ -139,7 +139,7 @@ def from_parts(
         raise SAEFormatError(f"{str(path)!r}: normalize_activations={normalisation!r} is not supported.")
     extras = dict(metadata.get("attnwidgets") or {})
     sae = SAE(
-        **sae_weights(tensors, path, **{name: name for name in WEIGHTS if name in (*WEIGHTS[:3], *tensors)}),
+        **sae_weights(tensors, path, {name: name for name in WEIGHTS if name in (*WEIGHTS[:3], *tensors)}),
         architecture=architecture,
         k=int(setting(config, "k", path)) if architecture == "topk" else None,
         apply_b_dec_to_input=config.get("apply_b_dec_to_input", True),

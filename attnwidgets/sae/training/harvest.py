@@ -113,13 +113,13 @@ def harvest(
         ValueError: If a state is NaN or infinite, no token counts, or the folder contains states of something
             else.
     """
-    stored = _stored(corpus, folder, about)
+    stored = _load_stored(corpus, folder, about)
     if stored is not None:
         return stored
     path = folder / _STATES
     digest = Digest()
     try:
-        states = _written(model, corpus, hook_point, path, max_tokens, digest)
+        states = _write_states(model, corpus, hook_point, path, max_tokens, digest)
         described = json.dumps({
             "about": about,
             "tokens": states.tokens,
@@ -146,7 +146,7 @@ def harvest(
     return states
 
 
-def _stored(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
+def _load_stored(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
     """Return the states of an earlier run if complete; raise ValueError if they are of something else."""
     if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
         return None
@@ -171,7 +171,7 @@ def _same_texts(corpus: Corpus, count: int, digest: str, *, ended: bool) -> bool
     return str(read_texts) == digest and not (ended and next(texts, None) is not None)
 
 
-def _written(
+def _write_states(
     model: nn.Module,
     corpus: Corpus,
     hook_point: HookPoint,

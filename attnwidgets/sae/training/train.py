@@ -135,16 +135,16 @@ def train(
         try:
             finished = run.train(checkpoint_folder)
         except TrainingDivergedError as error:
-            _described(error.sae, inner, hook_point, corpus)
+            _describe(error.sae, inner, hook_point, corpus)
             raise
-        sae = _described(run.sae(), inner, hook_point, corpus)
+        sae = _describe(run.sae(), inner, hook_point, corpus)
         if checkpoint_folder is not None and finished:
             states.remove()
             (checkpoint_folder / STATE).unlink(missing_ok=True)
     return sae
 
 
-def _described(sae: SAE, model: nn.Module, hook_point: HookPoint, corpus: Corpus) -> SAE:
+def _describe(sae: SAE, model: nn.Module, hook_point: HookPoint, corpus: Corpus) -> SAE:
     """Return an SAE with its hook point, model and metadata filled in."""
     name = getattr(getattr(model, "config", None), "name_or_path", "")
     sae.site = hook_name(model, hook_point)
