@@ -215,7 +215,7 @@ def _places(order: Sequence[str], headings: Sequence[str]) -> str:
 def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
     """Return the models' states by short name, the views' names in order, and what each store holds."""
     from attnwidgets.views.wire.eager import Pack, opening_first
-    from attnwidgets.views.wire.header import describe, looked_at
+    from attnwidgets.views.wire.header import describe, opening_matrix
 
     models: dict[str, Any] = {}
     names: dict[int, str] = {}
@@ -231,7 +231,7 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
         store, selection = name_of("store", view.store), name_of("selection", view.selection)
         if not known:
             held = _sources(views, view.store)
-            place = looked_at(held, (view.selection.layer, view.selection.head))
+            place = opening_matrix(held, (view.selection.layer, view.selection.head))
             overview = any(one.SHOWS_ALL_HEADS for one in views if one.store is view.store)
             packed = opening_first(held, view.selection.unit)
             if packed and packed[0].large:
