@@ -1,4 +1,4 @@
-"""Rules of elementwise functions: relevance passes through them as it is."""
+"""Rules for elementwise functions, which pass relevance through unchanged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnwidgets.relevance.affine import named
 from attnwidgets.relevance.backward import Activation, Gate, divided, passed
 from attnwidgets.relevance.no_rule import unknown
 from attnwidgets.relevance.products import size
@@ -27,7 +28,7 @@ def offset_activation(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dic
 
 
 def gate(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Pass relevance through a function with values in [0, 1]; where it is a factor, none comes back."""
+    """Pass relevance through a function with values in [0, 1]; as a factor, it gets none."""
     return _passed(Gate, func, args, kwargs, bounded=False)
 
 
@@ -36,11 +37,9 @@ def glu(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if not any(map(live, (*args, *kwargs.values()))):
         return func(*args, **kwargs)
 
-    def halves(x: Tensor, dim: int = -1) -> Tensor:
-        first, second = x.chunk(2, dim)
-        return first * torch.sigmoid(second.detach())
-
-    return halves(*args, **{"x" if name == "input" else name: one for name, one in kwargs.items()})
+    x, dim = named(args, kwargs, ("input", "dim"), dim=-1)
+    first, second = x.chunk(2, dim)
+    return first * torch.sigmoid(second.detach())
 
 
 def clamp(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -56,7 +55,7 @@ def clamp(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Pass relevance through a power: its gradient divided by the exponent. A root is a size."""
+    """Pass relevance through a power, dividing the gradient by the exponent; a root is a size."""
     exponent: Any = 2.0
     if getattr(func, "__name__", "") != "square":
         exponent = args[1] if len(args) > 1 else kwargs.get("exponent")
@@ -73,7 +72,7 @@ def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[An
     """Return the first argument, the other ones, and the other keywords."""
     if args:
         return args[0], args[1:], dict(kwargs)
-    return kwargs["input"], (), {name: one for name, one in kwargs.items() if name != "input"}
+    return kwargs["input"], (), {name: value for name, value in kwargs.items() if name != "input"}
 
 
 def _passed(
@@ -82,8 +81,8 @@ def _passed(
     x, rest, options = _input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)
-    # F.silu(x, True) and its like write into x.
-    written = options.pop("inplace", False) or any(one is True for one in rest)
-    rest = tuple(one for one in rest if not isinstance(one, bool))
-    found = passed(kind, x, lambda given: func(given, *rest, **options), bounded=bounded)
-    return x.copy_(found) if written else found
+    # F.silu(x, True) and the like write into x.
+    in_place = options.pop("inplace", False) or any(value is True for value in rest)
+    rest = tuple(value for value in rest if not isinstance(value, bool))
+    output = passed(kind, x, lambda states: func(states, *rest, **options), bounded=bounded)
+    return x.copy_(output) if in_place else output

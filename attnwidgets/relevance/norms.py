@@ -1,4 +1,4 @@
-"""Rules of norms: what they divide by is a constant (Ali et al. 2022, section 4)."""
+"""Rules for norms, which divide by a constant (Ali et al. 2022, section 4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def layer_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Normalise a layer by a constant standard deviation; the mean depends on the input."""
+    """Normalise a layer with a constant standard deviation; the mean depends on the input."""
     names = ("input", "normalized_shape", "weight", "bias", "eps")
     x, shape, weight, bias, eps = named(args, kwargs, names, eps=1e-5)
     if not live(x):
@@ -37,8 +37,8 @@ def rms_norm(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     wide = _wide(x.detach())
     tiny = torch.finfo(x.dtype).eps if eps is None else eps
     axes = tuple(range(-len(tuple(shape)), 0))
-    found = x * (wide.square().mean(axes, keepdim=True) + tiny).rsqrt().to(x.dtype)
-    return found if weight is None else found * weight
+    output = x * (wide.square().mean(axes, keepdim=True) + tiny).rsqrt().to(x.dtype)
+    return output if weight is None else output * weight
 
 
 def group_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -50,10 +50,12 @@ def group_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dic
     parts = x.reshape(len(x), groups, -1)
     centred = parts - parts.mean(-1, keepdim=True)
     scale = (_wide(centred.detach()).square().mean(-1, keepdim=True) + eps).rsqrt().to(x.dtype)
-    found = (centred * scale).view_as(x)
+    output = (centred * scale).view_as(x)
     if weight is not None:
-        found = found * _by_channel(weight, x)
-    return found if bias is None else biased(settings, _plus, (found, _by_channel(bias, x)), {}, (found, 0.0))
+        output = output * _by_channel(weight, x)
+    return (
+        output if bias is None else biased(settings, _plus, (output, _by_channel(bias, x)), {}, (output, 0.0))
+    )
 
 
 def instance_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -66,22 +68,22 @@ def instance_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: 
 
 
 def batch_norm(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Normalise by what was learnt: linear, and what it adds is a bias."""
+    """Normalise with the learnt statistics: a linear map and a bias."""
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
     x, mean, variance, weight, bias, training, momentum, eps = named(
         args, kwargs, names, training=False, momentum=0.1, eps=1e-5
     )
-    if not live(x) or settings.bias == "absorb":
-        return unknown(settings, func, args, kwargs) if training else func(*args, **kwargs)
     if training:
         return unknown(settings, func, args, kwargs)
-    after = (variance, weight)
-    given = (x, mean, *after, bias, False, momentum, eps)
-    return biased(settings, func, given, {}, (x, torch.zeros_like(mean), *after, None, False, momentum, eps))
+    if not live(x) or settings.bias == "absorb":
+        return func(*args, **kwargs)
+    with_bias = (x, mean, variance, weight, bias, False, momentum, eps)
+    without = (x, torch.zeros_like(mean), variance, weight, None, False, momentum, eps)
+    return biased(settings, func, with_bias, {}, without)
 
 
 def normalize(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Divide by a constant length."""
+    """Divide by the length, a constant."""
     x, p, dim, eps = named(args, kwargs, ("input", "p", "dim", "eps"), p=2.0, dim=1, eps=1e-12)
     if not live(x):
         return func(*args, **kwargs)

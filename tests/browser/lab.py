@@ -13,7 +13,7 @@ ASK = """async code => {
   const future = kernel.requestExecute({code, silent: false, store_history: false});
   let out = '';
   future.onIOPub = m => {
-    if (m.header.msg_type === 'stack') out += m.content.text;
+    if (m.header.msg_type === 'stream') out += m.content.text;
     if (m.header.msg_type === 'error') out += m.content.traceback.join('\\n');
   };
   const reply = await future.done;

@@ -43,7 +43,6 @@ def shares(table):
     return {label: (float(before[:-2]), float(after[:-2])) for label, before, _, after in texts}
 
 
-@pytest.mark.slow
 def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, shots):
     explorer = notebook.locator(".aw-explorer")
     plot = explorer.locator(".aw-grid-plot")
@@ -77,7 +76,6 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     assert not table.is_visible()
 
 
-@pytest.mark.slow
 def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, shots):
     view = notebook.locator(".aw-intervention")
     view.scroll_into_view_if_needed()

@@ -13,7 +13,8 @@ NAMESPACES = ("targets", "evaluate", "statistics")
 def public() -> dict[str, object]:
     """Every public function and class, by the name it is called by after `aw.`."""
     top = {name: getattr(aw, name) for name in aw.__all__}
-    nested = {f"{space}.{name}": getattr(top[space], name) for space in NAMESPACES for name in dir(top[space])}
+    listed = [(space, name) for space in NAMESPACES for name in dir(top[space])]
+    nested = {f"{space}.{name}": getattr(top[space], name) for space, name in listed}
     return {name: item for name, item in (top | nested).items() if callable(item)}
 
 

@@ -55,13 +55,11 @@ def test_its_sentences_are_those_of_blimp_with_the_same_marks(root, shared):
     assert sorted(known[line] for line in lines) == sorted(["ana", "dna", "dnaa", "darn", "rpsv"] * 4)
 
 
-@pytest.mark.slow
 def test_it_runs_without_a_complaint_and_shows_an_explorer(executed):
     assert notebooks.complaints(executed) == []
     assert any("Explorer(" in output.data["text/plain"] for output in notebooks.widgets(executed))
 
 
-@pytest.mark.slow
 def test_the_numbers_of_one_sentence_are_those_of_the_prose(executed):
     assert re.search(r"\[CLS\] 0\.90 ▇", notebooks.printed(executed))
     tokens = ["[CLS]", "the", "sketch", "of", "those", "trucks", "[MASK]"]
@@ -79,7 +77,6 @@ def test_the_numbers_of_one_sentence_are_those_of_the_prose(executed):
     assert sorted(row["value zeroing"])[-3:] == [0.09, 0.29, 0.44]
 
 
-@pytest.mark.slow
 def test_the_last_layer_is_as_the_prose_has_it(minilm):
     import attnwidgets as aw
 
@@ -94,7 +91,6 @@ def test_the_last_layer_is_as_the_prose_has_it(minilm):
     assert card.x[order[3]] == "trucks"
 
 
-@pytest.mark.slow
 def test_the_numbers_of_twenty_sentences_are_those_of_the_prose(executed):
     share, precision = tables(executed)[1]
     finders = [f"{name}, trained" for name in ("attention norm (res ln)", "globenc", "alti", "value zeroing")]
@@ -116,7 +112,6 @@ def test_the_numbers_of_twenty_sentences_are_those_of_the_prose(executed):
     assert "oracle" in share
 
 
-@pytest.mark.slow
 def test_attention_and_rollout_rank_cls_first_in_the_last_layer(executed, minilm):
     import attnwidgets as aw
 
@@ -131,7 +126,6 @@ def test_attention_and_rollout_rank_cls_first_in_the_last_layer(executed, minilm
             assert card.x[scores.argmax()] == "[CLS]"
 
 
-@pytest.mark.slow
 def test_the_mistake_in_the_rollout_is_found_and_its_correction_passes(executed):
     text = notebooks.printed(executed)
     first, second = text.index("fails  equals:rollout"), text.index("holds  equals:rollout")

@@ -21,7 +21,6 @@ def executed(root, tmp_path_factory):
     return notebooks.run(root / "notebooks" / "faithfulness.ipynb", folder, timeout=400)
 
 
-@pytest.mark.slow
 def test_nothing_goes_wrong_and_tables_are_shown(executed):
     progress = re.compile(r"\d+%\|")
     assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
@@ -31,7 +30,6 @@ def test_nothing_goes_wrong_and_tables_are_shown(executed):
     assert any("image/png" in data for data in shown)
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert "She gave a lifeless performance as the young queen.\nnegative 0.84, positive 0.16" in text

@@ -9,6 +9,9 @@ import pytest
 
 from tests.repo import notebooks
 
+# It trains a sparse autoencoder of a real model: a minute and a half.
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def executed(root, tmp_path_factory):
@@ -19,7 +22,6 @@ def executed(root, tmp_path_factory):
     return notebooks.run(root / "notebooks" / "features.ipynb", folder, timeout=600)
 
 
-@pytest.mark.slow
 def test_nothing_goes_wrong_and_views_are_shown(executed):
     progress = re.compile(r"\d+%\|")
     assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
@@ -28,7 +30,6 @@ def test_nothing_goes_wrong_and_views_are_shown(executed):
     assert [name for name in shown if name in views] == list(views)
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert "816 paragraphs, 26438 words" in text
@@ -40,7 +41,6 @@ def test_the_numbers_of_the_text(executed):
     assert 20 <= int(l0) <= 28, "some two dozen"
 
 
-@pytest.mark.slow
 def test_features_mean_what_the_text_says(executed):
     text = notebooks.printed(executed)
     lines = re.findall(r"#\d+ on [\d.]+% of tokens: (.*)", text)
@@ -54,7 +54,6 @@ def test_features_mean_what_the_text_says(executed):
     assert "True" in text, "names are saved"
 
 
-@pytest.mark.slow
 def test_steering_does_what_the_text_says(executed):
     text = notebooks.printed(executed)
     before = re.search(r"as it is: (.*)", text)[1]

@@ -21,7 +21,6 @@ def executed(root, tmp_path_factory):
     return notebooks.run(root / "notebooks" / "relevance.ipynb", tmp_path_factory.mktemp("relevance"))
 
 
-@pytest.mark.slow
 def test_nothing_goes_wrong_and_views_are_shown(executed):
     progress = re.compile(r"\d+%\|")
     assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
@@ -30,7 +29,6 @@ def test_nothing_goes_wrong_and_views_are_shown(executed):
     assert any("MixingMap attention" in text for text in shown)
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert re.search(r"␣keys \+1\.41.*␣wall \+4\.53", text, re.DOTALL), "wall three times as much as keys"

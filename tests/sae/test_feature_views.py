@@ -202,7 +202,7 @@ def test_explore_shows_features_as_well(bert, sae, stats):
     found = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)
     assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
     assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
-    with pytest.raises(ValueError, match="states of width 8, and"):
+    with pytest.raises(ValueError, match="states of width 8, but"):
         aw.explore(*bert, "the cat", features=made.sae(site=made.SITE))
 
 
@@ -220,7 +220,7 @@ def test_explore_shows_features_as_well(bert, sae, stats):
         (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable or aw\.FeaturePanel"),
         (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "no feature 20"),
         (lambda s, f: aw.FeatureTable(f, stats=f), TypeError, "not FeatureActivations"),
-        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 of them for 1 SAEs"),
+        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 statistics for 1 SAEs"),
         (lambda s, f: aw.FeatureTable(s, featur=3), TypeError, "'featur'.*'feature'"),
         (lambda s, f: aw.FeatureStrip(f, tab=[3]), TypeError, "'tab'.*'tabs'"),
         (lambda s, f: aw.FeatureStrip(f, index_bas=1), TypeError, "'index_bas'.*'index_base'"),

@@ -165,7 +165,7 @@ def test_a_model_and_a_text_are_traced(gpt2, sae):
         ({"kind": "outcomes", "feature": 3, "scale": 6}, ValueError, "from -2 to 5"),
         ({"kind": "outcomes", "feature": 3, "scale": float("nan")}, ValueError, "from -2 to 5"),
         ({"kind": "outcomes", "feature": 20, "scale": 1}, IndexError, "0 to 19"),
-        ({"kind": "sentences", "feature": 3, "scale": 1}, LookupError, "there is outcomes, text"),
+        ({"kind": "sentences", "feature": 3, "scale": 1}, LookupError, "possible: outcomes, text"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(view, args, error, message):

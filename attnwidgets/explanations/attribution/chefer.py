@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import trusted
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method

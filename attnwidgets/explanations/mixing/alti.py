@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
     block_map,
     described_stack,
     in_unit,
     own_stack,
-    require_choice,
     shares,
 )
 from attnwidgets.explanations.mixing.layer_product import decoder_alone

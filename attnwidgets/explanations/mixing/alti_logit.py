@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.mixing.alti import alti
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.mixing.logit_targets import (
     LOGIT_NEEDS,
     Wanted,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.block_maps import (
     NO_NORM_AFTER,
     NO_RESIDUAL,
@@ -16,7 +17,6 @@ from attnwidgets.explanations.mixing.block_maps import (
     described_stack,
     in_unit,
     own_stack,
-    require_choice,
     shares,
 )
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks

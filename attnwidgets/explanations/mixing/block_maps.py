@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._errors import suggest
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.results.joint_units import Grid, unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -16,7 +15,7 @@ from attnwidgets.explanations.results.trace_protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from torch import Tensor
@@ -30,13 +29,6 @@ NO_NORM_AFTER = (
     "this model's blocks norm before they mix and have no norm after the residual connection, so the "
     "numbers are those of the residual sum"
 )
-
-
-def require_choice(name: str, value: object, taken: Sequence[str | None]) -> None:
-    """Raise ValueError where an option is none of those taken; the message names the nearest."""
-    if value not in taken:
-        near = suggest(str(value), [choice for choice in taken if choice])
-        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
 
 
 def described_stack(trace: TraceLike, stack: str | None, method: str) -> str:

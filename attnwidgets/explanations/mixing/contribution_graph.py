@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from attnwidgets.explanations.mixing.block_maps import block_map, own_stack, require_choice
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.mixing.block_maps import block_map, own_stack
 from attnwidgets.explanations.registry.memory_estimates import measured_by_head
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph

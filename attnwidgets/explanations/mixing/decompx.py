@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from attnwidgets.explanations.mixing.block_maps import in_unit, own_stack, require_choice
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.mixing.block_maps import in_unit, own_stack
 from attnwidgets.explanations.mixing.logit_targets import asked_logits
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.mixing.block_maps import require_choice
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.logit_targets import layer_map, logit_result, wanted_logits
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.tracing.text.units import TokenAxis

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stack, require_choice
+from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stack
 from attnwidgets.explanations.mixing.rollout import BeyondPrecisionError, rollout
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import duration
+from attnwidgets._errors import duration, require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import at_most, n_keys
 from attnwidgets.explanations.results.mixing_map import MixingMap

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
-from attnwidgets.explanations.mixing.block_maps import (
-    NO_NORM_AFTER,
-    described_stack,
-    own_stack,
-    require_choice,
-)
+from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, described_stack, own_stack
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.arrays import as_floats

@@ -79,7 +79,7 @@ class CompareView(View):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the strips are called, from top to bottom."""
+        """Names of the strips, from top to bottom."""
         return self._compared.names
 
     def _handlers(self) -> Mapping[str, Handler]:

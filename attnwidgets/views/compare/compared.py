@@ -86,11 +86,9 @@ class Compared:
         Args:
             wanted: Only these; empty: all.
         """
-        available: list[Sequence[str]] = (
-            [item.explanation.available_units() for item in self.items]
-            if self.n_shared is None
-            else [[self.unit]]
-        )
+        available = [
+            [self.unit] if self.n_shared else item.explanation.available_units() for item in self.items
+        ]
         return tuple(
             name
             for name in dict.fromkeys((self.unit, *available[0]))

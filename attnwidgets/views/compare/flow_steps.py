@@ -26,7 +26,6 @@ CUMULATIVE = ("rollout", "attention_flow", "hidden_token_attribution", "globenc_
 """Methods whose maps are cumulative: they reach down to the input."""
 MOST = 1_448
 """Elements up to which a browser gets every value (`reader.TILE_VALUES`): each edge needs its own."""
-_WITHOUT_RESIDUAL = ("attention",)
 
 
 def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
@@ -54,19 +53,15 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
             f"FlowView draws up to {MOST:,} elements, and this map has {len(source.key_labels):,}: give it "
             "in a coarser unit, such as aw.attention(trace).to('sentence')."
         )
-    weight = residual_weight
-    if weight is None:
-        weight = DEFAULT_WEIGHT if source.method in _WITHOUT_RESIDUAL else 0.0
+    default = DEFAULT_WEIGHT if source.method == "attention" else 0.0  # other measures include the residual
+    weight = default if residual_weight is None else residual_weight
     require_share(weight)
-    matrices = [
-        _layer_shares(source, number, weight)
-        for number in progress(source.layers, desc="FlowView: layers", total=len(source.layers))
-    ]
+    layers = progress(source.layers, desc="FlowView: layers")
     method = str(source.provenance.get("title") or source.method).replace("_", " ")
     title = f"flow of {method}" + (f", residual weight {weight:g}" if weight else "")
     origin = {name: source.provenance[name] for name in ("model", "text") if name in source.provenance}
     return MixingMap(
-        np.stack(matrices),
+        np.stack([_layer_shares(source, layer, weight) for layer in layers]),
         query=source.query,
         key=source.key,
         layers=source.layers,

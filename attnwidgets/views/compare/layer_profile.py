@@ -78,7 +78,7 @@ class LayerProfile(View):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the lines are called."""
+        """Names of the lines."""
         return self._compared.names
 
     def _places_of(self, cues: Sequence[int | str]) -> list[int]:

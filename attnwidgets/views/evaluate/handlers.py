@@ -43,7 +43,7 @@ def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
     return Removals(view, trace, None, draws=10, seed=0, held=False).handlers()
 
 
-def resolve_operator(trace: Any, operator: Any, target: Target, stack: str) -> Operator:
+def resolve_operator(trace: Any, operator: Operator | None, target: Target, stack: str) -> Operator:
     """Return an operator; by default the one a view opens with: "mask" if possible, else the first that is.
 
     Raises:
@@ -51,11 +51,10 @@ def resolve_operator(trace: Any, operator: Any, target: Target, stack: str) -> O
     """
     from attnwidgets.evaluate.removals.removal import refusals, require_operator
 
-    if operator is None:
-        reasons = refusals(trace, target, stack)
-        operator = next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
-    require_operator(trace, operator, target, stack)
-    chosen: Operator = operator
+    reasons = refusals(trace, target, stack)
+    usual: Operator = next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
+    chosen = usual if operator is None else operator
+    require_operator(trace, chosen, target, stack)
     return chosen
 
 
@@ -107,51 +106,35 @@ class Removals:
             for name, answer in answers.items()
         }
 
-    def _steps(
-        self,
-        source: str,
-        layer: int,
-        head: int | str,
-        row: int,
-        target: int | None,
-        operator: str | None,
+    def _steps(self, **args: Any) -> Answer:
+        return self._answer("removal", args, tuple(args.values()), lambda: self._curves(**args))
+
+    def _curves(
+        self, source: str, layer: int, head: int | str, row: int, target: int | None, operator: str | None
     ) -> Answer:
         from attnwidgets.evaluate.removals.removal import refusals
         from attnwidgets.evaluate.removals.removal_curves import removal_steps
 
-        args = {
-            "source": source,
-            "layer": layer,
-            "head": head,
-            "row": row,
-            "target": target,
-            "operator": operator,
+        explained = self._source(source)
+        removal = self._removal(explained, target, operator)
+        values = _values_of(explained, layer, head, row)
+        steps = removal_steps(removal, values)
+        outcomes = sorted({int(index) for index in steps.decided[np.isfinite(steps.decided)]})
+        reasons = refusals(self._trace, removal.target, removal.stack)
+        meta = {
+            "operator": removal.operator,
+            "operators": [list(item) for item in reasons.items()],
+            "target": removal.target.label,
+            "title": removal.target.title,
+            "score": steps.score,
+            "stack": removal.stack,
+            "steps": list(steps.ks),
+            "order": steps.order.tolist(),
+            "outcomes": [[index, outcome_name(self._trace, index)] for index in outcomes],
+            "standIn": _stand_in(self._trace, removal.operator),
+            "warning": "; ".join(filter(None, (self._trace.warning, removal.target.note))),
         }
-
-        def answer() -> Answer:
-            explained = self._source(source)
-            removal = self._removal(explained, target, operator)
-            values = _values_of(explained, layer, head, row)
-            steps = removal_steps(removal, values)
-            outcomes = sorted({int(index) for index in steps.decided[np.isfinite(steps.decided)]})
-            reasons = refusals(self._trace, removal.target, removal.stack)
-            meta = {
-                "operator": removal.operator,
-                "operators": [list(item) for item in reasons.items()],
-                "target": removal.target.label,
-                "title": removal.target.title,
-                "score": steps.score,
-                "stack": removal.stack,
-                "steps": list(steps.ks),
-                "order": steps.order.tolist(),
-                "outcomes": [[index, outcome_name(self._trace, index)] for index in outcomes],
-                "standIn": _stand_in(self._trace, removal.operator),
-                "warning": "; ".join(filter(None, (self._trace.warning, removal.target.note))),
-            }
-            buffers = (steps.values, steps.decided, steps.certainty, np.nan_to_num(values))
-            return meta, list(map(_packed, buffers))
-
-        return self._answer("removal", args, tuple(args.values()), answer)
+        return meta, _packed(steps.values, steps.decided, steps.certainty, np.nan_to_num(values))
 
     def _baselines(self, source: str, target: int | None, operator: str | None) -> Answer:
         from attnwidgets.evaluate.removals.removal_curves import removal_baselines
@@ -163,7 +146,7 @@ class Removals:
             # Where a step is undefined in some draw there is no mean: NaN, as in a scorecard.
             mean, low, high = lines.random.mean(axis=1), lines.random.min(axis=1), lines.random.max(axis=1)
             meta = {"steps": list(lines.ks), "draws": self._draws}
-            return meta, list(map(_packed, (mean, low, high, lines.oracle)))
+            return meta, _packed(mean, low, high, lines.oracle)
 
         # Baselines do not depend on the explanation, so other methods reuse them.
         key = (removal.stack, removal.unit.name, removal.unit.spans, target, removal.operator)
@@ -189,7 +172,7 @@ class Removals:
             raise LookupError(f"this view shows no {name!r}; run the cell again.")
         return source
 
-    def _removal(self, source: Source, target: int | None, operator: str | None) -> Removal:
+    def _removal(self, source: Source, target: int | None, operator: Any) -> Removal:
         from attnwidgets.evaluate.removals.removal_curves import Removal
         from attnwidgets.explanations.targets.named import resolve_target
 
@@ -303,5 +286,5 @@ def _stand_in(trace: Any, operator: str) -> str:
     return "" if number is None else str(tokenizer_of(trace).convert_ids_to_tokens(number))
 
 
-def _packed(values: NDArray[np.floating]) -> bytes:
-    return np.asarray(values, dtype="<f8").tobytes()
+def _packed(*arrays: NDArray[np.floating]) -> list[bytes]:
+    return [np.asarray(values, dtype="<f8").tobytes() for values in arrays]

@@ -115,8 +115,8 @@ class ShownFeatures:
             )
         if len(counts) > len(texts):
             raise ValueError(
-                f"{view}(stats=...) has {len(counts)} of them for {len(texts)} SAEs: one for each, "
-                "in their order."
+                f"{view}(stats=...) has {len(counts)} statistics for {len(texts)} SAEs: give one for each, "
+                "in the same order."
             )
         self.saes = tuple(
             _shown_sae(view, source, counts[place] if place < len(counts) else None)

@@ -59,8 +59,8 @@ class Intervening(View):
           before and after, and of the target.
         - "own_row" (stack, layer, head, query): a row of attention as recorded; labels of query and keys,
           buffer weights [key] (float32).
-        - "free_row" (stack, layer, head, query): the row with which the head returns the same, as far from
-          its own as possible; movable, the share of it that moved; buffer weights [key] (float32).
+        - "free_row" (stack, layer, head, query): another row with which the head returns the same (see
+          `aw.free_attention`); movable, the share that moved; buffer weights [key] (float32).
 
         Args:
             rows: Whether to answer "own_row" and "free_row".

@@ -251,7 +251,7 @@ class TraceInterventions:
         from attnwidgets.intervene.prediction_change import changed
 
         interventions = self.interventions(specs)
-        key = tuple(map(_key, checked_specs(specs, self.reach)))
+        key = tuple(tuple(spec.items()) for spec in checked_specs(specs, self.reach))
         if key not in self._changed:
             while len(self._changed) >= _KEPT:
                 self._changed.pop(next(iter(self._changed)))
@@ -259,7 +259,7 @@ class TraceInterventions:
         return self._changed[key]
 
     def _intervention(self, spec: Spec) -> Intervention:
-        key = _key(spec)
+        key = tuple(spec.items())
         if key not in self._made:
             self._made[key] = self._make(spec)
         return self._made[key]
@@ -282,10 +282,6 @@ class TraceInterventions:
         edit = edit_attention(trace, at, matrix, query=query, stack=stack)
         edit.said = edit.said.replace("set to a matrix", f"moved by {spec['amount']:g} of what is free")
         return edit
-
-
-def _key(spec: Spec) -> tuple[Any, ...]:
-    return tuple(spec.items())
 
 
 # An entry lives as long as a view of the trace holds it.
