@@ -1,4 +1,4 @@
-"""Explorer: heads, heatmap, text and controls of one trace, composed and linked."""
+"""The Explorer: heads, heatmap, text and controls of one trace in one output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.evaluate.handlers import removal_handlers
@@ -29,28 +29,27 @@ SENTENCE = "sentence"
 
 
 class Explorer(Intervening):
-    """The four views in one output, with a choice of method and unit and the model's predictions.
+    """Grid of heads, heatmap, text and controls in one output, with methods, units and predictions to choose.
 
-    Of a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
-    sentence. Attention and rollout are there; another method is computed when it is chosen, layer by layer
-    as layers are opened, and not while a cell is running; what takes long shows how far it is and can be
-    cancelled. Methods that the trace cannot serve are grey, with the reason.
+    For a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
+    sentence. Attention and rollout are available immediately; any other method is computed when it is chosen,
+    layer by layer as layers are opened, and never while a cell is running. A long computation shows its
+    progress and can be cancelled. Methods that do not support the trace are grey, with the reason.
 
-    `methods=` and `units=` restrict it, so that an assignment need not show its answer; it opens with the
-    first method named. `explorer.selection.method = "alti"` chooses from Python.
+    `methods=` and `units=` restrict the choice, so that an assignment need not show its solution.
+    `explorer.selection.method = "alti"` chooses a method from Python.
 
-    `k`, or a right click on a head of the grid, knocks a head out; what is active stands at the top with an
-    undo, the predictions show before and after, and `explorer.interventions()` hands it to `trace.rerun`; see
-    `InterventionView`.
+    `k`, or a right click on a head of the grid, knocks a head out. Active interventions are listed at the top
+    with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
+    for `trace.rerun`; see `InterventionView`.
 
-    A long text (more than 1,448 tokens) opens on sentences where it has several, and says so; `unit="token"`,
-    or a choice in the view, shows its tokens: maps in which a cell stands for the largest of several, and
-    exact rows.
+    A long text (more than 1,448 tokens) opens in sentences if it has several, with a note; `unit="token"`, or
+    a choice in the view, shows its tokens: maps in which a cell is the largest of several, and exact rows.
 
     Args:
         shown: A trace, a MixingMap or Attributions.
         features: An SAE, or the result of `aw.sae_features`; the text is then also shown coloured by its
-            features, see `FeatureStrip`. Of a list, one for each layer, the slider chooses.
+            features, see `FeatureStrip`. The slider chooses from a list with one for each layer.
         stats: The result of `aw.feature_stats` for these SAEs.
         marks: Outlined cells `(query, key)`, or indices of outlined elements, counted in the displayed unit.
     """
@@ -83,35 +82,26 @@ class Explorer(Intervening):
             self.PARTS = (*self.PARTS, "removal")
         super().__init__(shown, marks=marks, methods=methods, **options)
         if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
-            # What a view of one thing alone is of (SAE features, say) was never chosen here.
+            # Another view may have selected a method that is not offered here, such as SAE features.
             self.selection.method = self._options["methods"][0]
         if self._features is not None:
             show_features(self, self._features, None)
 
     def _first_unit(self) -> str:
         main = self._explanations[0]
-        if (
-            isinstance(main, Attributions)
-            or self._options["units"]
-            or len(main.query) * len(main.key) <= TILE_VALUES
-        ):
+        is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
+        if not is_long or self._options["units"] or SENTENCE not in main.available_units():
             return super()._first_unit()
-        if SENTENCE not in main.available_units():
-            return super()._first_unit()
-        found = [axis.units.get(SENTENCE) for axis in (main.query, main.key)]
-        several = all(unit is not None and sum(not one for one in unit.special) > 1 for unit in found)
+        sentences = [axis.units.get(SENTENCE) for axis in (main.query, main.key)]
+        several = all(unit is not None and sum(not flag for flag in unit.special) > 1 for unit in sentences)
         return SENTENCE if several else super()._first_unit()
 
     def _handlers(self) -> Mapping[str, Handler]:
-        asked = {
-            **head_handlers(self),
-            **prediction_handlers(self._predicts),
-            **self._intervention_handlers(),
-        }
-        asked |= removal_handlers(self, self._predicts)
+        handlers = head_handlers(self) | prediction_handlers(self._predicts) | self._intervention_handlers()
+        handlers |= removal_handlers(self, self._predicts)
         if self._features is not None:
-            asked |= self._features.handlers(self, table=False, panel=True, strip=True)
-        return asked
+            handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
+        return handlers
 
 
 def explore(

@@ -1,4 +1,4 @@
-"""StandaloneView: a view of numbers that belong to no text."""
+"""Views of numbers that belong to no text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class StandaloneView(View):
-    """A view that shows no trace: its store holds no matrices, and its selection is its own.
+    """A view without a trace: its store holds no matrices, and it shares its selection with no other view.
 
-    What it shows travels with its options, so that it needs no kernel. A subclass says what that is
+    Its data are among its options, so that it needs no kernel. A subclass returns them as options
     (`_own_options`), as a table (`_table`) and as a figure (`_figure`).
 
     Raises:
@@ -62,7 +62,7 @@ class StandaloneView(View):
         return []
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute what is missing: nothing is."""
+        """Compute what is missing: nothing."""
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {"csv": Handler(self._csv, for_page=lambda: ({},), prefetched=tuple)}
@@ -71,8 +71,8 @@ class StandaloneView(View):
         return self._table(), []
 
     def _table(self) -> str:
-        """Return what is shown as CSV."""
-        raise NotImplementedError  # a subclass says it
+        """Return the data as CSV."""
+        raise NotImplementedError
 
     def _png(self) -> bytes:
         from attnwidgets.figures.maps import small_png

@@ -1,4 +1,4 @@
-"""View: what every view has in common. Its subclasses add a name and what they accept."""
+"""View: the base class of every view."""
 
 from __future__ import annotations
 
@@ -52,40 +52,41 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "units": [],
     "filters": {},
 }
-"""The options of every view, as they are where nothing is said."""
+"""The options of every view that the browser is told, with their defaults."""
 
 
 OPENING_BYTES = 150_000
-"""Bytes of answers that a view takes along."""
+"""Size limit of the answers that travel with a view."""
 
 
 class View(anywidget.AnyWidget):
     """A linked picture of a trace or an explanation.
 
-    Views of one trace share a `Selection` (`view.selection`) and one tile store, also across cells;
-    `aw.link` joins views of different traces.
+    Views of one trace share a `Selection` (`view.selection`) and a tile store, also across cells; `aw.link`
+    joins views of different traces. A subclass sets `_VIEW`, `PARTS` and `_OPTIONS`, and overrides what it
+    needs of `_own_options`, `_handlers` and `_figure`.
 
     Args:
-        shown: A MixingMap, Attributions or trace (then: its attention). A list of Attributions over the same
-            elements is shown as rows on one scale, each named by its target.
+        shown: A MixingMap, Attributions or a trace (whose attention is shown). A list of Attributions over
+            the same elements is shown as rows on one scale, each named by its target.
         marks: Outlined cells `(query, key)`, or outlined elements, counted in the displayed unit.
         methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
             method.
         **options: The options in `_OPTIONS`.
 
     Raises:
-        TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
-        ValueError, IndexError: An option out of its range; the message names the range.
+        TypeError: A keyword is unknown (the nearest valid one is named), or `shown` cannot be shown.
+        ValueError, IndexError: An option is out of its range; the message names the range.
     """
 
-    _VIEW: ClassVar[str] = ""
-    _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, see `options`
-    _MANY_METHODS: ClassVar[bool] = False
-    _WITH_LAYERS: ClassVar[bool] = False
-    _MARKS: ClassVar[str] = ""
+    _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
+    _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
+    _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
+    _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
+    _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
-    PARTS: tuple[str, ...] = ()
+    PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
@@ -158,21 +159,21 @@ class View(anywidget.AnyWidget):
         CELLS.mark(self)
 
     def _csv(self, **place: Any) -> Answer:
-        """Answer with the numbers looked at, or a part of them; see `views.values.part_of_csv`."""
+        """Return the selected matrix, or a part of it; see `part_of_csv`."""
         return part_of_csv(self.store, **place), []
 
     def _copy(self, why: str = "") -> tuple[str, list[bytes]]:
-        """Answer with what stands in for this view where its code did not arrive."""
+        """Return the static fallback if the front-end code fails to load."""
         from attnwidgets.views.page.frame import copy_of
 
         return copy_of(self, str(why)), []
 
     def _own_options(self) -> dict[str, Any]:
-        """Return, and check, the options that only this view has; called when what it shows is known."""
+        """Return the options that only this view has, checked against `self._explanations`."""
         return {}
 
-    def _readers(self) -> dict[str, Any]:
-        """Return the options that the reader changes, as they are now."""
+    def _current_options(self) -> dict[str, Any]:
+        """Return the options that the reader can change, as they are now."""
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
     def _handlers(self) -> Mapping[str, Handler]:
@@ -184,28 +185,30 @@ class View(anywidget.AnyWidget):
         return self._requests.for_page()
 
     def add_options(self, **options: Any) -> None:
-        """Tell the browser side more than the options of every view."""
+        """Tell the browser side more options."""
         self._options |= options
-        self.options = self._options | self._readers() | options
+        self.options = self._options | self._current_options() | options
 
     def _send_reply(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
         if self.comm is not None:  # the view may have been closed in the meantime
             self.send(reply, list(buffers))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        """Join the store and the selection of this view's trace, and go where the caller wants to look."""
+        """Return the store and the selection of this view's trace, moved to the layer, head and unit given.
+
+        Args:
+            fixed: Whether the view keeps showing its map, whatever method the selection moves to.
+        """
         main = self._explanations[0]
-        shared = session(), self._trace_id
-        store = STORES.get(shared) or STORES.keep(shared, TileStore())
+        key = session(), self._trace_id
+        store = STORES.get(key) or STORES.keep(key, TileStore())
         store.acquire(self._holder)
-        selection = SELECTIONS.get(shared)
+        selection = SELECTIONS.get(key)
         keys = self._register(store, selection)
         stack = main.stack or "self"
         base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
         if fixed:
-            # A view of one map shows this map, whatever an Explorer beside it is switched to.
-            self._options["method"] = keys[0]
-            self._options["stack"] = base.stack
+            self._options |= {"method": keys[0], "stack": base.stack}
             if main.unit != base.unit:
                 self._options["unit"] = main.unit
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
@@ -219,7 +222,7 @@ class View(anywidget.AnyWidget):
                 method=keys[0],
                 stack=base.stack,
             )
-            SELECTIONS.keep(shared, selection)
+            SELECTIONS.keep(key, selection)
         selection.acquire(self._holder)
         try:
             for name, value in self._wanted.items():
@@ -234,12 +237,12 @@ class View(anywidget.AnyWidget):
         return {"store": store, "selection": selection}
 
     def _first_unit(self) -> str:
-        """Return the unit that is looked at first, where nobody has chosen one."""
+        """Return the unit that is shown at first, if nobody has chosen one."""
         units = self._options["units"]
         return str(units[0] if units else self._explanations[0].unit)
 
     def _register(self, store: TileStore, selection: Selection | None) -> list[str]:
-        """Make known what this view shows and offers; return its method keys."""
+        """Register what this view shows and offers with the store; return its method keys."""
         layer = self._wanted["layer"]
         if layer is None and selection is not None:
             layer = selection.layer
@@ -255,39 +258,39 @@ class View(anywidget.AnyWidget):
                 overview=self.SHOWS_ALL_HEADS,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
-        except BaseException:  # the method's own error, or an interrupt while it computes
+        except BaseException:  # the method's error, or an interrupt while it computes
             store.release(self._holder)
             raise
         self._keys = frozenset(keys)
         return keys
 
     def follow_registry(self) -> None:
-        """Offer also what was registered since, where this view offers everything; asked after every cell."""
+        """Offer methods registered since, if this view offers every method; called after every cell."""
         if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
-        self.options = self._options | self._readers()
+        self.options = self._options | self._current_options()
 
     @property
     def name(self) -> str:
-        """Name of the view, the same in Python and in the browser."""
+        """Name of the view, in Python and in the browser."""
         return self._VIEW
 
     def sources(self) -> list[Source]:
         """Return what this view offers: its methods in its units."""
         units = self._options["units"]
-        held = [source for source in self.store.sources() if base_of(source.method) in self._keys]
-        return [source for source in held if source.unit in units] or held if units else held
+        sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
+        return [source for source in sources if source.unit in units] or sources
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute what this view was asked to show and has not computed yet, with a progress bar.
+        """Compute the layers that are missing, with a progress bar.
 
-        That is the map it was given, or the methods an Explorer was given by name; not what its menu only
-        offers.
+        These are layers of the map that the view was given, or of the methods that an Explorer was given by
+        name; not of methods that its menu merely offers.
 
         Args:
-            layers: Only these; None: all.
+            layers: Only these layers; None: all.
         """
         if not self._is_named:
             return
@@ -310,13 +313,13 @@ class View(anywidget.AnyWidget):
     # -- life --------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove this view, and what only it used, from the browser and from the kernel's memory."""
+        """Remove this view, and whatever only it used, from the browser and the kernel's memory."""
         if self.comm is None:
             return
         CELLS.forget(self)
         self._requests.close()
         super().close()
-        # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
+        # ipywidgets disables the display of a closed widget, but a view in a variable may be shown again.
         self.__dict__.pop("_repr_mimebundle_", None)
         if self._own_layout:
             self.layout.close()
@@ -325,15 +328,15 @@ class View(anywidget.AnyWidget):
         self.selection.forget(self.store)
 
     def _reopen(self) -> None:
-        layer_head = self._wanted | {"layer": self.selection.layer, "head": self.selection.head}
-        self._wanted = {name: None if value == "-" else value for name, value in layer_head.items()}
+        head = None if self.selection.head == "-" else self.selection.head
+        self._wanted |= {"layer": self.selection.layer, "head": head}
         traits = self._connect(fixed=self._options["method"] is not None)
         if self._own_layout:
             self.layout.open()
         with self.hold_trait_notifications():
             self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
             self.store, self.selection = traits["store"], traits["selection"]
-            self.options = self._options | self._readers()
+            self.options = self._options | self._current_options()
         self.open()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
@@ -342,18 +345,18 @@ class View(anywidget.AnyWidget):
             self._reopen()
         CELLS.mark(self)
         self.opening = self._requests.opening(OPENING_BYTES)
-        found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
-        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
 
     def describe(self) -> str:
-        """Return what this view shows in a sentence or two, computed from the numbers: layer, head, filters.
+        """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
 
-        The same as `Explanation.describe` of a map or of attributions. It is the alternative text of the
-        static picture and of figures; the browser says it to screen readers. Nothing is computed for it.
+        They are those of `Explanation.describe`, and the alternative text of the static picture, of figures
+        and for screen readers. No layer is computed for them.
         """
         from attnwidgets.views.still.alt_text import words_of
 
@@ -367,7 +370,7 @@ class View(anywidget.AnyWidget):
         if ViewState.of(self).source.long:  # the selected matrix instead of a layer
             return overview_png(self)
         shown = self._explanations[0]
-        # A picture that stands in for the view is not worth running the model for.
+        # A static picture is not worth running the model for.
         ready = getattr(shown, "computed_layers", None)
         return png(shown if ready is None else shown.select(layer=ready))
 
@@ -419,13 +422,13 @@ class View(anywidget.AnyWidget):
         )
 
     def frame(self, height: int = 640) -> Page:
-        """Return a copy that is a page in a frame, as the last line of a cell: it needs no widget manager.
+        """Return a copy as a page in a frame, for the last line of a cell: it needs no widget manager.
 
-        For front ends in which widgets do not arrive or are not linked between cells. What would need a
-        kernel says so.
+        For front ends that cannot display widgets, or do not link them between cells. Where the page would
+        need a kernel, it says so.
 
         Args:
-            height: Of the frame, in pixels; what is longer scrolls.
+            height: Height of the frame in pixels; a longer page scrolls.
         """
         from attnwidgets.views.page.frame import page_of
 

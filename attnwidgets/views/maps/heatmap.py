@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 class Heatmap(View):
     """One layer and head (or a reduction) as a matrix: query labels left, key labels on top.
 
-    Hover reads a cell, a click pins it and fetches the exact row; arrow keys move through layers and heads.
+    Point at a cell to read it; click to pin it and fetch its exact row. Arrow keys move through layers and
+    heads.
+
+    Args:
+        marks: Outlined cells `(query, key)`, counted in the displayed unit.
     """
 
     _VIEW = "Heatmap"
