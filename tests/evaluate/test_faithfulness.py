@@ -354,7 +354,7 @@ def test_bad_input_is_said(classified: Any, decoder: Any) -> None:
         faithfulness(classified, aw.rollout(classified), operator="delete")
     with pytest.raises(ValueError, match=r"unit='\.\.\.'"):
         faithfulness(classified, {"a": values, "b": values.to("word")}, operator="mask")
-    with pytest.raises(ValueError, match=r"take one, \.select"):
+    with pytest.raises(ValueError, match=r"use one, \.select"):
         faithfulness(classified, aw.input_x_gradient(classified, [0, 1]), operator="mask")
     with pytest.raises(ValueError, match="'delete' moves the tokens"):
         faithfulness(classified, values, aw.targets.embedding_norm(0), operator="delete")

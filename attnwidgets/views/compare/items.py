@@ -132,13 +132,13 @@ def _pairs(shown: Any) -> list[tuple[str, Any]]:
 def _explained(name: str, given: Any, methods: Any, *, several: bool) -> list[Item]:
     if is_explanation(given):
         return [Item(name or given.title, given)]
-    from attnwidgets.evaluate.examples.method_specs import named
+    from attnwidgets.evaluate.examples.method_specs import functions_by_name
 
     model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
     about = name or (model if several else "")
     # Of signed weights there is no rollout; a reader who named no method is shown those that there are.
     usual = METHODS[:1] if given.is_signed() else METHODS
-    calls: dict[str, Callable[[Any], Any]] = named(methods or usual)
+    calls: dict[str, Callable[[Any], Any]] = functions_by_name(methods or usual)
     return [Item(label.replace("_", " "), call(given), about) for label, call in calls.items()]
 
 

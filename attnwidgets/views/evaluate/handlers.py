@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.evaluate.removals.removal_curves import Removal
+    from attnwidgets.evaluate.removals.removal import Operator, Removal
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
@@ -180,8 +179,7 @@ class Removals:
         return found
 
     def _removal(self, source: Source, target: int | None, operator: str | None) -> Removal:
-        from attnwidgets.evaluate.removals.removal import require_operator
-        from attnwidgets.evaluate.removals.removal_curves import Removal
+        from attnwidgets.evaluate.removals.removal import Removal, require_operator
         from attnwidgets.explanations.targets.named import resolve_target
 
         explanation = source.explanation
