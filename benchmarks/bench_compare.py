@@ -22,7 +22,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removals import packing
+from attnwidgets.evaluate.removals import shared_batches
 from attnwidgets.tracing.gradients import differentiable
 
 METRICS = ["comprehensiveness", "sufficiency"]
@@ -54,23 +54,23 @@ def main() -> None:
     # What passes are made, as they are made.
     forward: list[dict[str, torch.Tensor]] = []
     graphs: list[tuple[int, int]] = []
-    pack, run = packing.pack, differentiable.Runner.__call__
+    pack, run = shared_batches.pack, differentiable.Runner.__call__
 
-    def packed(question: Any) -> Any:
-        found = pack(question)
-        forward.append(found.inputs)
-        return found
+    def packed(removal: Any, removed: Any) -> Any:
+        variants = pack(removal, removed)
+        forward.append(variants.inputs)
+        return variants
 
     def graphed(self: Any, replace: Any = None, **options: Any) -> Any:
         graph = run(self, replace, **options)
         graphs.append(next(iter(graph.inputs.values())).shape[:2])
         return graph
 
-    packing.pack, differentiable.Runner.__call__ = packed, graphed
+    shared_batches.pack, differentiable.Runner.__call__ = packed, graphed
     start = time.process_time()
     aw.evaluate.compare(METHODS, METRICS, texts, model, tokenizer, operator="mask")
     whole = time.process_time() - start
-    packing.pack, differentiable.Runner.__call__ = pack, run
+    shared_batches.pack, differentiable.Runner.__call__ = pack, run
 
     by_length: dict[int, list[dict[str, torch.Tensor]]] = {}
     for inputs in forward:

@@ -27,7 +27,8 @@ from attnwidgets.explanations.targets.named import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attnwidgets.evaluate.removals.ordering import Bools, Float, Questions
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.evaluate.removals.ordering import Questions
     from attnwidgets.evaluate.removals.protocol import RemovalProtocol
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.explanations.targets.resolve import Target

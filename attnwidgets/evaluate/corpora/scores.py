@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets.evaluate.arrays import Float
+
 _KEY_BYTES = 16
 _ABOUT = "attnwidgets"
 
@@ -31,7 +33,7 @@ class Scores:
 
     texts: tuple[str, ...]
     methods: tuple[str, ...]
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, Float]
     notes: tuple[tuple[str, ...], ...]
     about: Mapping[str, Any]
 
@@ -57,7 +59,7 @@ class Scores:
         If several parts hold a text's baselines, which differ in their last digits by batch, those beside the
         first method by key count: always the same ones, however the parts are put together.
         """
-        values: dict[str, NDArray[np.float64]] = {}
+        values: dict[str, Float] = {}
         notes: list[dict[str, None]] = [{} for _ in texts]
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.corpora.score_cache import ScoreCache
 
     Keyed = tuple[str, "T"]  # the key of an item's content, and the item
@@ -63,7 +62,7 @@ class MethodKeys:
         """Return methods with their names, by their keys."""
         return {self._names[key]: self.specs[self._names[key]] for key in keys}
 
-    def rows(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rows(self, values: Float) -> Float:
         """Return scores of distinct methods [text, method and then baseline, ...] as those of all methods."""
         methods = [self.distinct.index(key) for key in self._keys.values()]
         return values[:, [*methods, *range(len(self.distinct), values.shape[1])]]
@@ -89,7 +88,7 @@ class Scored:
         reused: Number of pairs of text and method that were kept.
     """
 
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, Float]
     notes: tuple[str, ...]
     about: Mapping[str, Any]
     reused: int
@@ -120,7 +119,7 @@ def score_shards(
         total: Number of shards, if known.
     """
     waiting: deque[tuple[list[str], list[Scores]]] = deque()
-    collected: dict[str, list[NDArray[np.float64]]] = {}
+    collected: dict[str, list[Float]] = {}
     notes: dict[str, None] = {}
     about: Mapping[str, Any] = {}
     reused = 0

@@ -16,9 +16,9 @@ from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.evaluate.examples.examples import Example, Pieces
     from attnwidgets.evaluate.examples.method_specs import Spec
-    from attnwidgets.evaluate.removals.ordering import Bools, Float
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 BASELINES = (RANDOM, ORACLE)

@@ -20,7 +20,7 @@ from attnwidgets.explanations.results.trace_protocol import require_trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sized
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace import Trace
 

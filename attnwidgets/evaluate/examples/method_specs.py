@@ -11,7 +11,7 @@ from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.mixing_map import MixingMap
 
 if TYPE_CHECKING:
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
 
     Spec = str | tuple[str, Mapping[str, Any]] | Callable[[Any], Any]
     Specs = Spec | Sequence[Spec] | Mapping[str, Spec]

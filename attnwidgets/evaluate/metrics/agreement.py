@@ -21,7 +21,8 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attnwidgets.evaluate.removals.ordering import By, Float
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.removals.ordering import By
 
 Measure = Literal["spearman", "kendall", "top_k"]
 MEASURES: tuple[Measure, ...] = ("spearman", "kendall", "top_k")

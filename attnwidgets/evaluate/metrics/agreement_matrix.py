@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
 
@@ -72,7 +72,7 @@ class Agreement(Explanation):
     k: int | None
     n_elements: int
     n_rows: int
-    _exact: NDArray[np.float64]
+    _exact: Float
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Agreement(Explanation):
         return read_only(as_floats(self._exact, "float32"))
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Float:
         """[item, item] in float64 (read-only)."""
         return self._exact
 

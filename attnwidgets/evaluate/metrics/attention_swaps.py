@@ -23,32 +23,19 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
     from attnwidgets.tracing.trace import Trace
 
 EPSILON = 0.01
 """How far Jain and Wallace let the answer of a classifier move (0.05 for answers to questions)."""
-_LARGEST = float(np.log(2))
 _ONE = "undefined for a model that returns a single number: there are no other answers to move to"
 
 
 def total_variation(p: Any, q: Any) -> Float:
     """Return half the sum of |p - q| over the last axis, 0 to 1."""
     return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1) / 2
-
-
-def jensen_shannon(p: Any, q: Any) -> Float:
-    """Return the Jensen-Shannon divergence over the last axis, 0 to log 2 nats."""
-    first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    middle = (first + second) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = [
-            np.where(side > 0, side * (np.log(side) - np.log(middle)), 0.0).sum(axis=-1)
-            for side in (first, second)
-        ]
-    return np.clip((parts[0] + parts[1]) / 2, 0, _LARGEST)
 
 
 @forceable

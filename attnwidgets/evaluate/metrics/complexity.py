@@ -12,7 +12,7 @@ from attnwidgets.evaluate.scorecards.build import metric_names, scored
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 THRESHOLD = 0.01

@@ -16,7 +16,7 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 _TWO = 2

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.corpora.scoring import Group
     from attnwidgets.evaluate.examples.examples import Example
     from attnwidgets.evaluate.examples.method_specs import Specs
     from attnwidgets.evaluate.metrics.ranking import Ties
-    from attnwidgets.evaluate.removals.ordering import Float, Order
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.model_parcel import Carried
 

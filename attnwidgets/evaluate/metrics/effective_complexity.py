@@ -16,7 +16,8 @@ from attnwidgets.evaluate.scorecards.build import scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
-    from attnwidgets.evaluate.removals.ordering import Bools, By, Oracle, Questions
+    from attnwidgets.evaluate.arrays import Bools
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score

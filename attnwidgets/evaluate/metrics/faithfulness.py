@@ -17,8 +17,9 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import By, Float, Oracle, Order, Questions, Rounding
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Rounding
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score

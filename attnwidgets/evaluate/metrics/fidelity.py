@@ -21,7 +21,8 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.evaluate.removals.ordering import By, Float, Oracle, Rounding
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding
     from attnwidgets.evaluate.removals.removal import Operator
 
 SHARES = (0.1, 0.2, 0.3, 0.5)

@@ -23,7 +23,7 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard

@@ -17,7 +17,8 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attnwidgets.evaluate.removals.ordering import By, Float, Oracle, Rounding
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding
     from attnwidgets.evaluate.removals.removal import Answers, Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 

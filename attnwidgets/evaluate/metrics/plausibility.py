@@ -19,7 +19,8 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attnwidgets.evaluate.removals.ordering import Bools, By, Float
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.evaluate.removals.ordering import By
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 PAPER = "DeYoung et al. 2020, ERASER: A Benchmark to Evaluate Rationalized NLP Models"

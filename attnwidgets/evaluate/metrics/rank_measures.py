@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
 
 
 def is_constant(values: Float) -> bool:

@@ -18,8 +18,9 @@ from attnwidgets.explanations.targets.named import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import Float, Oracle, Order
+    from attnwidgets.evaluate.removals.ordering import Oracle
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 

@@ -18,7 +18,7 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attnwidgets.evaluate.removals.ordering import Bools, Float
+    from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.explanations.results.attributions import Attributions
 
 

@@ -19,7 +19,8 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attnwidgets.evaluate.removals.ordering import Bools, Float, Questions
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.evaluate.removals.ordering import Questions
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score

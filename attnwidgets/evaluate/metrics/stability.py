@@ -20,7 +20,7 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.trace import Trace

@@ -12,13 +12,9 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Bools, Float, Order
     from attnwidgets.evaluate.removals.removal import Answers
 
-    Bools = NDArray[np.bool_]
-    Float = NDArray[np.float64]
-    Order = NDArray[np.intp]
     Questions = Generator[Bools, Answers, T]
 
 Rounding = Literal["ceil", "floor", "nearest"]

@@ -24,8 +24,9 @@ from attnwidgets.explanations.targets.named import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import By, Float, Oracle, Order, Questions, Rounding, T
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Rounding, T
     from attnwidgets.evaluate.removals.removal import Answers, Operator
     from attnwidgets.evaluate.removals.removal_metrics import Score
     from attnwidgets.explanations.targets.resolve import Target

@@ -21,10 +21,10 @@ from attnwidgets.explanations.targets.resolve import tokenizer_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.evaluate.removals.ordering import Bools, Float, Order, Questions, T
+    from attnwidgets.evaluate.arrays import Bools, Float, Indices, Order
+    from attnwidgets.evaluate.removals.ordering import Questions, T
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
@@ -151,7 +151,7 @@ class Removal:
 
             yield answers
 
-    def distinct(self, removed: Bools) -> tuple[Bools, NDArray[np.intp]]:
+    def distinct(self, removed: Bools) -> tuple[Bools, Indices]:
         """Return the distinct variants by token [distinct variant, token], and where each variant is."""
         distinct, variants = np.unique(np.asarray(removed, dtype=bool), axis=0, return_inverse=True)
         return (distinct @ self.unit.membership(len(self.trace.axes(self.stack)[0]))) > 0, variants.reshape(
@@ -167,7 +167,7 @@ class Removal:
             gone = gone[:, : position + 1]
         return np.asarray(~gone.all(axis=1))
 
-    def rows_read(self, gone: Bools) -> NDArray[np.intp] | None:
+    def rows_read(self, gone: Bools) -> Indices | None:
         """Return the row of logits at which the target is read [variant]; None if logits have no rows."""
         position = self.target.position
         if position is None:
@@ -250,7 +250,7 @@ class Removal:
         with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE):
             yield lambda gone: trace.call(twin, self.inputs(gone), options, {})
 
-    def _batches(self, gone: Bools, batch_size: int) -> list[NDArray[np.intp]]:
+    def _batches(self, gone: Bools, batch_size: int) -> list[Indices]:
         """Return the readable variants of each batch.
 
         With "delete" a batch holds variants of similar length, so that little is padding; or of one length,
@@ -359,7 +359,7 @@ def id_of(trace: Trace, name: str) -> int | None:
     return None
 
 
-def read_answers(outputs: Any, target: Target, rows: NDArray[np.intp] | None) -> Answers:
+def read_answers(outputs: Any, target: Target, rows: Indices | None) -> Answers:
     """Return the answers in the outputs of a batch; `rows` are the rows of the logits read in each."""
     import torch
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.removals.ordering import Float, Order, Questions
+    from attnwidgets.evaluate.arrays import Float, Order
+    from attnwidgets.evaluate.removals.ordering import Questions
     from attnwidgets.evaluate.removals.removal import Answers, Removal
     from attnwidgets.evaluate.removals.removal_metrics import Score
 

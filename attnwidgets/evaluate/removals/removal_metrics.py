@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attnwidgets.evaluate.removals.ordering import Float
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.removals.removal import Answers
 
     Read = Callable[[Answers], Float]

@@ -21,10 +21,9 @@ from attnwidgets.evaluate.removals.removal import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.evaluate.removals.ordering import Bools
+    from attnwidgets.evaluate.arrays import Bools, Indices
     from attnwidgets.evaluate.removals.removal import Removal
 
 _SIMPLE = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -44,11 +43,11 @@ class PackedVariants:
     """
 
     removal: Removal
-    variants: NDArray[np.intp]
+    variants: Indices
     gone: Bools
-    chosen: NDArray[np.intp]
+    chosen: Indices
     inputs: Mapping[str, Tensor]
-    lengths: NDArray[np.intp]
+    lengths: Indices
 
 
 def answer_all(questions: Sequence[tuple[Removal, Bools]], batch_size: int) -> list[Answers]:

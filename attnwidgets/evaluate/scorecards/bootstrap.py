@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attnwidgets.evaluate.removals.ordering import Bools, Float
+    from attnwidgets.evaluate.arrays import Bools, Float
 
 _AT_ONCE = 2_000_000  # counts held at a time
 _FEWEST = 2  # examples that an interval needs

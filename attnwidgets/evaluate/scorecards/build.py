@@ -13,8 +13,8 @@ from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import Float
 
 RANDOM, ORACLE = "random", "oracle"
 """The baselines of most metrics."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
 
@@ -74,8 +75,8 @@ class Scorecard(Explanation):
     level: float
     resamples: int
     seed: int
-    _samples: NDArray[np.float64]
-    _ends: NDArray[np.float64] | None
+    _samples: Float
+    _ends: Float | None
 
     def __init__(
         self,
@@ -165,11 +166,11 @@ class Scorecard(Explanation):
         return tuple(self._samples.shape[1:])
 
     @property
-    def samples(self) -> NDArray[np.float64]:
+    def samples(self) -> Float:
         """Scores of every example [example, metric, method, x] (read-only); NaN if undefined."""
         return self._samples
 
-    def of(self, method: str, group: str | None = None) -> NDArray[np.float64]:
+    def of(self, method: str, group: str | None = None) -> Float:
         """Return the scores of every example by one method [example, metric, x] (read-only).
 
         Args:
@@ -199,7 +200,7 @@ class Scorecard(Explanation):
         return f"{count:,} example{'s' * (count > 1)}{' as a whole' * whole}"
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Float:
         """Mean over the examples that have a score [metric, method, x]; NaN if none has."""
         return mean_of_known(self._samples)
 
@@ -214,7 +215,7 @@ class Scorecard(Explanation):
         return (~np.isnan(self._samples)).sum(axis=0)
 
     @property
-    def interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self) -> tuple[Float, Float]:
         """Confidence interval of the mean, low and high [metric, method, x]; NaN for a single example.
 
         From the percentile bootstrap over examples, with the same draws for every method.
@@ -227,7 +228,7 @@ class Scorecard(Explanation):
         return vars(self)["_interval"]
 
     @property
-    def ends(self) -> NDArray[np.float64] | None:
+    def ends(self) -> Float | None:
         """The intervals [low and high, metric, method, x] that were given; None if they are resampled."""
         return self._ends
 
@@ -259,7 +260,7 @@ class Scorecard(Explanation):
         kept = [self.metrics.index(name) for name in metrics]
         at = [self.x.index(label) for label in self.x if label in places]
 
-        def chosen(whole: NDArray[np.float64]) -> NDArray[np.float64]:
+        def chosen(whole: Float) -> Float:
             return whole[:, kept][:, :, rows][:, :, :, at]
 
         return self.with_samples(
@@ -272,7 +273,7 @@ class Scorecard(Explanation):
             x_notes=[self.x_notes[place] for place in at],
         )
 
-    def with_samples(self, samples: NDArray[np.float64], step: str = "", **changes: Any) -> Scorecard:
+    def with_samples(self, samples: Float, step: str = "", **changes: Any) -> Scorecard:
         """Return other samples with the labels of this one.
 
         Args:
@@ -376,7 +377,7 @@ class Scorecard(Explanation):
         return cls(arrays["samples"], ends=ends, **labels, **restore_common(described))
 
 
-def mean_of_known(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_of_known(samples: Float) -> Float:
     """Return the mean of known numbers over the first axis; NaN if none is known."""
     known = ~np.isnan(samples)
     totals = np.where(known, samples, 0.0).sum(axis=0)
