@@ -171,7 +171,7 @@ def compare(
     fingerprints = () if reader is None else reader.fingerprints
     about = key_of(__version__, fingerprints, vars(metric_set), protocol.options() | {"batch_size": None})
     with nullcontext() if reader is None else reader.carried(jobs) as carried:
-        found = score_shards(
+        results = score_shards(
             source.shards(),
             _Scorer(carried, keys, metric_set, protocol),
             keys.distinct,
@@ -180,15 +180,15 @@ def compare(
             desc="comparing",
             total=total,
         )
-    if found is None:
+    if results is None:
         raise ValueError("dataset is empty: give at least one text.")
     cards = {
-        family: _card(family, names, found, keys, protocol, "-".join(fingerprints))
+        family: _card(family, names, results, keys, protocol, "-".join(fingerprints))
         for family, names in metric_set.families.items()
     }
     listed_texts = isinstance(dataset, (list, tuple))
     return Comparison(
-        cards, tuple(item.whole_text for item in source.items()) if listed_texts else (), found.reused
+        cards, tuple(item.whole_text for item in source.items()) if listed_texts else (), results.reused
     )
 
 
@@ -302,27 +302,27 @@ def _baselines(family: str, protocol: RemovalProtocol) -> tuple[str, ...]:
 def _card(
     family: str,
     names: Sequence[str],
-    found: Scored,
+    results: Scored,
     keys: MethodKeys,
     protocol: RemovalProtocol,
     fingerprint: str,
 ) -> Scorecard:
     """Return the scorecard of one family of metrics."""
     baselines = _baselines(family, protocol)
-    samples = keys.rows(found.values[family]).swapaxes(1, 2)
+    samples = keys.rows(results.values[family]).swapaxes(1, 2)
     curve: dict[str, Any] = {"x": protocol.thresholds, "x_name": "share"} if family == "removal" else {}
     return scored(
         samples,
         "compare",
         title=f"{family.replace('_', ' ')}{f', {protocol.operator}' if family in REMOVING else ''}",
-        model=found.about["model"],
+        model=results.about["model"],
         paper=PAPER[family],
         fingerprint=fingerprint,
         options=protocol.options() | {"examples": len(samples)},
-        notes=found.notes,
+        notes=results.notes,
         metrics=names,
         methods=[*keys.specs, *baselines],
         baselines=baselines,
-        unit=found.about["unit"],
+        unit=results.about["unit"],
         **curve,
     )

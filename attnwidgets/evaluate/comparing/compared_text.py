@@ -17,7 +17,6 @@ from attnwidgets.evaluate.metrics.plausibility import METRICS as PLAUSIBILITY
 from attnwidgets.evaluate.metrics.plausibility import plausibility
 from attnwidgets.evaluate.metrics.stability import METRICS as STABILITY
 from attnwidgets.evaluate.metrics.stability import stability
-from attnwidgets.evaluate.removals.protocol import RemovalCase
 from attnwidgets.evaluate.removals.removal import Answers
 from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
 from attnwidgets.evaluate.removals.removal_metrics import METRICS as REMOVAL
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.evaluate.removals.ordering import Questions
-    from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+    from attnwidgets.evaluate.removals.protocol import RemovalCase, RemovalProtocol
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.trace import Trace
@@ -195,7 +194,7 @@ class ComparedText:
         metrics: MetricSet,
         protocol: RemovalProtocol,
     ) -> None:
-        self._item, self._specs, self._metrics = item, specs, metrics
+        self._rationale, self._specs, self._metrics = item.rationale, specs, metrics
         self._target: Target = resolve_target(
             trace, item.label if metrics.by_label else metrics.target, method="compare"
         )
@@ -203,8 +202,8 @@ class ComparedText:
             name: require_single(source_of(spec, 1, name, self._target)(0, trace), name)
             for name, spec in specs.items()
         }
-        one = explained(trace, self._explanations, self._target, "compare", metrics.unit)[0]
-        self.case = RemovalCase(protocol, protocol.removal(one, self._target), one.values, seed)
+        (explained_input,) = explained(trace, self._explanations, self._target, "compare", metrics.unit)
+        self.case = protocol.case(explained_input, self._target, seed)
         self.scores: dict[str, Float] = {}
         self.notes: dict[str, None] = {}
         self._answers: dict[bytes, Float] = {}
@@ -264,13 +263,16 @@ class ComparedText:
             card = stability(trace, self._specs, self._target, seed=seed)
             self._keep_card("stability", card.select(metric=list(names)))
         if names := families.get("complexity"):
-            read = {name: one if unit is None else one.to(unit) for name, one in self._explanations.items()}
+            read = {
+                name: values if unit is None else values.to(unit)
+                for name, values in self._explanations.items()
+            }
             self._keep_card("complexity", complexity(read, metrics=names, special=protocol.special))
         if names := families.get("plausibility"):
             card = plausibility(
                 trace,
                 self._explanations,
-                self._item.rationale,
+                self._rationale,
                 self._target,
                 metrics=names,
                 by=protocol.by,

@@ -75,10 +75,10 @@ def explained(
         raise ValueError("traces is empty: give one or several.")
     for trace in traces:
         require_trace(trace, function)
-    given = {str(name): one for name, one in by_name(explanations).items()}
-    if not given:
+    methods_by_name = {str(name): method for name, method in by_name(explanations).items()}
+    if not methods_by_name:
         raise ValueError("explanations is empty: give at least one.")
-    sources = {name: source_of(one, len(traces), name, target) for name, one in given.items()}
+    sources = {name: source_of(method, len(traces), name, target) for name, method in methods_by_name.items()}
     inputs = []
     for number, trace in enumerate(traces):
         singles = {}
@@ -119,7 +119,7 @@ def by_name(explanations: Any) -> Mapping[Any, Any]:
     if isinstance(explanations, Mapping):
         return explanations
     several = isinstance(explanations, list) and not _is_finished(explanations)
-    return {result_name(one): one for one in (explanations if several else [explanations])}
+    return {result_name(method): method for method in (explanations if several else [explanations])}
 
 
 def result_name(explanation: Any) -> str:

@@ -197,14 +197,14 @@ def adversarial_attention(
     name = resolve_stack(trace, stack)
     layers = _layers(trace, layer, name)
     generator = torch.Generator().manual_seed(seed)
-    own = {number: trace.attention_layer(number, name) for number in layers}
+    attention = {number: trace.attention_layer(number, name) for number in layers}
     # A row may not read what it does not read at all.
     free = {
         number: (
             torch.where(weights > 0, weights.clamp_min(1e-30).log(), -torch.inf)
             + 0.01 * torch.randn(weights.shape, generator=generator).to(weights)
         ).requires_grad_()
-        for number, weights in own.items()
+        for number, weights in attention.items()
     }
 
     class Given(Intervention):
@@ -221,14 +221,16 @@ def adversarial_attention(
     plain = torch.from_numpy(_probabilities(trace, trace.logits))
     if len(plain) == 1:
         raise ValueError(f"adversarial_attention is {_ONE}.")
-    best = AdversarialAttention(layers, {n: w.double().numpy() for n, w in own.items()}, 0.0, 0.0, epsilon)
+    best = AdversarialAttention(
+        layers, {n: w.double().numpy() for n, w in attention.items()}, 0.0, 0.0, epsilon
+    )
     optimizer = torch.optim.Adam(list(free.values()), lr=rate)
     with differentiable(trace, "adversarial_attention") as run, Given():
         for _ in progress(range(steps), "looking for other attention"):
             logits = run().outputs.logits[0]
             row = logits if logits.dim() == 1 else logits[target.position]
             moved = (row.softmax(-1).double() - plain.to(row.device)).abs().sum() / 2
-            distance = torch.stack([_divergence(free[n].softmax(-1), own[n]) for n in layers]).mean()
+            distance = torch.stack([_divergence(free[n].softmax(-1), attention[n]) for n in layers]).mean()
             now, far = float(moved.detach()), float(distance.detach())
             if now <= epsilon and far > best.divergence:
                 rows = {n: free[n].softmax(-1).detach().double().numpy() for n in layers}

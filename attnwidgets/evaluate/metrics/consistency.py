@@ -53,21 +53,21 @@ def consistency(
         >>> aw.evaluate.consistency([first, first], "saliency").of("saliency").round(2)
         array([[[1.]]])
     """
-    by_model = [as_list(own) for own in traces]
-    if len(by_model) < _TWO or len({len(own) for own in by_model}) != 1:
+    by_model = [as_list(model_traces) for model_traces in traces]
+    if len(by_model) < _TWO or len({len(model_traces) for model_traces in by_model}) != 1:
         raise ValueError(
             "traces must hold two models or more, each with as many traces: [[a's], [b's], ...]."
         )
-    inputs = [explained(own, methods, target, "consistency", unit) for own in by_model]
+    inputs = [explained(model_traces, methods, target, "consistency", unit) for model_traces in by_model]
     samples = []
     for number, versions in enumerate(zip(*inputs, strict=True)):
-        sizes = {len(one.unit) for one in versions}
+        sizes = {len(version.unit) for version in versions}
         if len(sizes) > 1:
             raise ValueError(
                 f"text {number} has {sorted(sizes)} elements in different models; compare by unit='word'."
             )
         random = np.random.default_rng([seed, number]).normal(size=(len(versions), sizes.pop()))
-        given = [[one.values[name] for one in versions] for name in versions[0].values]
+        given = [[version.values[name] for version in versions] for name in versions[0].values]
         samples.append([*(_mean_correlation(vectors) for vectors in [*given, list(random)]), 1.0])
     return scored_explanations(
         inputs[0],
@@ -125,9 +125,9 @@ def implementation_invariance(
         explained(traces, methods, target, "implementation_invariance", unit) for traces in (first, second)
     )
     samples = []
-    for number, (own, other) in enumerate(zip(inputs, twins, strict=True)):
-        random = np.random.default_rng([seed, number]).normal(size=(2, len(own.unit)))
-        pairs = [*((own.values[name], other.values[name]) for name in own.values), (random[0], random[1])]
+    for number, (item, other) in enumerate(zip(inputs, twins, strict=True)):
+        random = np.random.default_rng([seed, number]).normal(size=(2, len(item.unit)))
+        pairs = [*((item.values[name], other.values[name]) for name in item.values), (random[0], random[1])]
         samples.append([*(_distance(values, others) for values, others in pairs), 0.0])
     return scored_explanations(
         inputs,

@@ -145,7 +145,10 @@ def cue_contribution(
         nonlocal count, at_rest
         for shard in _cut(how.examples(source)):
             count, at_rest = count + len(shard), at_rest + sum(map(cues.rests, shard))
-            yield [(key_of(one.ids, one.special, one.target, one.cues), one) for one in shard]
+            yield [
+                (key_of(example.ids, example.special, example.target, example.cues), example)
+                for example in shard
+            ]
 
     total = None
     if isinstance(source, Sized):  # whatever does not fit is found before anything runs
@@ -156,7 +159,7 @@ def cue_contribution(
                 rows_read(example, row)
     about = key_of(__version__, reader.fingerprints, vars(score), numbers)
     with reader.carried(jobs) as carried:
-        found = score_shards(
+        results = score_shards(
             shards(),
             _Scorer(carried, keys, score, numbers),
             keys.distinct,
@@ -165,12 +168,12 @@ def cue_contribution(
             desc="cue contribution",
             total=total,
         )
-    if found is None:  # there is a first one
+    if results is None:  # there is a first one
         raise AssertionError
     return scored(
-        keys.rows(found.values[_FAMILY]).swapaxes(1, 2),
+        keys.rows(results.values[_FAMILY]).swapaxes(1, 2),
         "cue_contribution",
-        model=found.about["model"],
+        model=results.about["model"],
         fingerprint="-".join(reader.fingerprints),
         metrics=["dot_product", *_precisions(rankings)],
         methods=[*keys.specs, *BASELINES],
@@ -180,7 +183,7 @@ def cue_contribution(
         level=level,
         resamples=resamples,
         seed=seed,
-        notes=[*found.notes, cues.sink_warning(at_rest, count)],
+        notes=[*results.notes, cues.sink_warning(at_rest, count)],
         paper=cues.PAPER,
         options=options | {"ranked": rankings, "mask_target": how.mask, "examples": count},
         steps=cues.departures(options, masked=how.mask, rankings=rankings),

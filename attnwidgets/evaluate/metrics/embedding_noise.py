@@ -26,10 +26,10 @@ def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
 
     inner = unwrap(model)
     twin = held(inner)
-    with own_calls() as own, ExitStack() as exits:
+    with own_calls() as calls, ExitStack() as exits:
         for module in (*word_embeddings(inner), *(() if twin is None else word_embeddings(twin))):
             wrap = partial(partial, _with_noise, ids, noise)
-            exits.enter_context(own_method(module, "forward", wrap, own))
+            exits.enter_context(own_method(module, "forward", wrap, calls))
         yield
 
 

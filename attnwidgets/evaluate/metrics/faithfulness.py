@@ -152,7 +152,7 @@ def removal_scores(
         metrics=list(metrics),
         x=protocol.thresholds,
         x_name="share",
-        notes=[*(one.trace.warning for one in inputs), *notes],
+        notes=[*(item.trace.warning for item in inputs), *notes],
         title=f"{function}, {protocol.operator}",
         paper="; ".join(dict.fromkeys(metric.paper for metric in metrics.values())),
         options=protocol.options() | options | {"examples": len(inputs)},

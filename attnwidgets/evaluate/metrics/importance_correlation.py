@@ -53,15 +53,15 @@ def importance_correlation(
         gradient_tau                  Kendall's tau-b of a_i with |gradient . embedding| of i, attention's
                                       weights held fixed
         leave_one_out_variation_tau   Kendall's tau-b of a_i with the total variation of the prediction
-        without
-                                      i, 1/2 sum over all classes of |p(x) - p(x - i)|
+                                      without i, 1/2 sum over all classes of |p(x) - p(x - i)|
 
-    `single_removals` correlates with what the target alone loses, which is signed.
+    `single_removals` correlates with what the target alone loses, which is signed. For a row of attention,
+    pass a function of a trace:
+    `lambda t: aw.attention(t).select(layer=-1).mean("head").to_attributions("row", query="cls")`.
 
     Args:
         traces: {traces}
-        explanations: {explanations} A row of attention is a function of a trace,
-            `lambda t: aw.attention(t).select(layer=-1).mean("head").to_attributions("row", query="cls")`.
+        explanations: {explanations}
         target: What to differentiate, as every method takes it; by default what the model predicts.
         operator: {operator}
         special: {special}

@@ -143,15 +143,15 @@ def plausibility(
     require_one_each("rationales", rationales, as_list(traces))
     notes: dict[str, None] = {}
     samples = []
-    for number, (one, rationale) in enumerate(zip(inputs, rationales, strict=True)):
-        kept = np.flatnonzero([special or not is_special for is_special in one.unit.special])
-        gold = np.isin(kept, rationale_elements(one.trace, rationale, one.unit))
+    for number, (item, rationale) in enumerate(zip(inputs, rationales, strict=True)):
+        kept = np.flatnonzero([special or not is_special for is_special in item.unit.special])
+        gold = np.isin(kept, rationale_elements(item.trace, rationale, item.unit))
         generator = np.random.default_rng([seed, number])
-        rows: list[list[Float]] = [[values[kept]] for values in one.values.values()]
+        rows: list[list[Float]] = [[values[kept]] for values in item.values.values()]
         rows += [[generator.random(len(kept)) for _ in range(draws)], [gold.astype(float)]]
         if not gold.any():
             notes["a text has no gold element"] = None
-        for name, values in one.values.items():
+        for name, values in item.values.items():
             if is_constant(values[kept]):
                 notes[f"{name} is constant on an input and ranks nothing there"] = None
         samples.append([[_mean(name, row, gold, k, by) for row in rows] for name in names])

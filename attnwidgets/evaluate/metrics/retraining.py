@@ -91,7 +91,7 @@ def remove_and_retrain(
     for name, (traces, labels) in (("training", training), ("test", test)):
         require_one_each(f"{name}: labels", labels, traces)
         inputs = explained(list(traces), explanations, None, "remove_and_retrain", unit)
-        sets.append(([_case(one, protocol, number) for number, one in enumerate(inputs)], list(labels)))
+        sets.append(([_case(item, protocol, number) for number, item in enumerate(inputs)], list(labels)))
         first = first or inputs
     baselines = [RANDOM] if oracle is None else [RANDOM, ORACLE]
     orders = {
@@ -131,10 +131,10 @@ def remove_and_retrain(
     )
 
 
-def _case(one: ExplainedInput, protocol: RemovalProtocol, number: int) -> RemovalCase:
-    target = resolve_target(one.trace, None, method="remove_and_retrain")
-    require_operator(one.trace, protocol.operator, target, one.stack)
-    return RemovalCase(protocol, protocol.removal(one, target), one.values, number)
+def _case(item: ExplainedInput, protocol: RemovalProtocol, number: int) -> RemovalCase:
+    target = resolve_target(item.trace, None, method="remove_and_retrain")
+    require_operator(item.trace, protocol.operator, target, item.stack)
+    return protocol.case(item, target, number)
 
 
 def _order(case: RemovalCase, name: str) -> Order:

@@ -150,14 +150,14 @@ def robustness(
         )
     elif len(versions) < 2:  # noqa: PLR2004 - a single version has no interval
         raise ValueError(f"versions has {len(versions)}; two or more show what a choice changes.")
-    found = {str(name): require_single(version, str(name)) for name, version in versions.items()}
-    first = next(iter(found.values()))
-    for name, version in found.items():
+    singles = {str(name): require_single(version, str(name)) for name, version in versions.items()}
+    first = next(iter(singles.values()))
+    for name, version in singles.items():
         if version.labels != first.labels:
             count = f"{len(version.labels)} {version.unit}s"
             raise ValueError(f"version {name!r} is of other elements ({count}) than the first.")
-    ranks = [rankdata(-np.asarray(version.values, dtype=np.float64)) for version in found.values()]
-    return Robustness(tuple(first.labels), tuple(found), np.stack(ranks), tuple(found.values()), refused)
+    ranks = [rankdata(-np.asarray(version.values, dtype=np.float64)) for version in singles.values()]
+    return Robustness(tuple(first.labels), tuple(singles), np.stack(ranks), tuple(singles.values()), refused)
 
 
 def _versions(

@@ -96,8 +96,8 @@ def single_removals(
         non_sensitivity     number of features in one of {|a_i| < epsilon} and {|f(x) - f(x - i)| < change}
                             but not in the other; 0 is best
         monotonicity        Spearman's correlation of |a_i| with (f(x) - f(x - i))^2
-        loss_monotonicity   Spearman's correlation of a_i with the loss -log p(x - i), the form used in
-        lectures leave_one_out_tau   Kendall's tau-b of a_i with f(x) - f(x - i)
+        loss_monotonicity   Spearman's correlation of a_i with the loss -log p(x - i), as in lectures
+        leave_one_out_tau   Kendall's tau-b of a_i with f(x) - f(x - i)
 
     Args:
         traces: {traces}

@@ -71,9 +71,12 @@ class RemovalProtocol:
         """Return the options as provenance keeps them: those named, or all."""
         return {name: value for name, value in vars(self).items() if not names or name in names}
 
-    def removal(self, explained: ExplainedInput, target: Target) -> Removal:
-        """Return the removal from one input."""
-        return Removal(explained.trace, explained.unit, explained.stack, target, self.operator)
+    def case(
+        self, item: ExplainedInput, target: Target, number: int, *, watched: bool = False
+    ) -> RemovalCase:
+        """Return one explained input under this protocol; its draws depend on its number."""
+        removal = Removal(item.trace, item.unit, item.stack, target, self.operator)
+        return RemovalCase(self, removal, item.values, number, watched)
 
     def cases(
         self, inputs: Sequence[ExplainedInput], targets: Sequence[Any], function: str
@@ -88,10 +91,9 @@ class RemovalProtocol:
         Raises:
             ValueError: If an input does not have the target.
         """
-        for number, explained in enumerate(watched(inputs)):
-            resolved = resolve_target(explained.trace, targets[number % len(targets)], method=function)
-            removal = self.removal(explained, resolved)
-            yield RemovalCase(self, removal, explained.values, number, watched=len(inputs) == 1)
+        for number, item in enumerate(watched(inputs)):
+            target = resolve_target(item.trace, targets[number % len(targets)], method=function)
+            yield self.case(item, target, number, watched=len(inputs) == 1)
 
 
 @dataclass(frozen=True)

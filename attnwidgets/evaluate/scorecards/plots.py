@@ -98,7 +98,7 @@ def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: 
             continue
         colour, group = _colour(names, name), card.groups[row]
         first = group in ("", groups[0])
-        marker = "o" if first and len(places) <= _NUMBERED else None
+        marker = "o" if first and len(places) <= _NUMBERED else ""
         style, width = _style(groups, group), 1.5 if first else 0.9
         (line,) = axes.plot(places, mean, color=colour, linestyle=style, linewidth=width)
         line.set(marker=marker, markersize=3)
