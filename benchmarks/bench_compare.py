@@ -56,10 +56,10 @@ def main() -> None:
     graphs: list[tuple[int, int]] = []
     pack, run = shared_batches.pack, differentiable.Runner.__call__
 
-    def packed(question: Any) -> Any:
-        batch = pack(question)
-        forward.append(batch.inputs)
-        return batch
+    def packed(removal: Any, removed: Any) -> Any:
+        variants = pack(removal, removed)
+        forward.append(variants.inputs)
+        return variants
 
     def graphed(self: Any, replace: Any = None, **options: Any) -> Any:
         graph = run(self, replace, **options)

@@ -1,4 +1,4 @@
-"""Is it an explanation? Scores of methods over annotated examples, as `Scorecard`s: `aw.evaluate`."""
+"""aw.evaluate: scores of explanations by what they do to the model and what people mark, as `Scorecard`s."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_what_does_not_compare_is_refused_in_words():
         aw.agreement([square, heads])
     with pytest.raises(ValueError, match="two or more"):
         aw.agreement([long])
-    with pytest.raises(TypeError, match="one thing"):
+    with pytest.raises(TypeError, match="single explanation"):
         aw.agreement(long)
     with pytest.raises(TypeError, match=r"items\[1\] is a list"):
         aw.agreement([long, [1, 2, 3]])

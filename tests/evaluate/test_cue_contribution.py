@@ -250,7 +250,7 @@ def test_scores_of_one_example_are_its_row(bert):
             {"words": ["the", "cat"], "target": 2, "cues": [1]},
             "target 2 is out of range: there are words 0 to 1",
         ),
-        ({"words": ["the", "cat"], "target": 1, "cues": [0, 1]}, "target and cue at once"),
+        ({"words": ["the", "cat"], "target": 1, "cues": [0, 1]}, "both target and cue"),
         ({"text": " ", "target": 1, "cues": [0]}, "text is empty"),
         ({"text": "a cat", "words": ["the", "cat"], "target": 1, "cues": [0]}, "is not in the text"),
     ],

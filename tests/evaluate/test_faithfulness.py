@@ -354,12 +354,16 @@ def test_bad_input_is_said(classified: Any, decoder: Any) -> None:
         faithfulness(classified, aw.rollout(classified), operator="delete")
     with pytest.raises(ValueError, match=r"unit='\.\.\.'"):
         faithfulness(classified, {"a": values, "b": values.to("word")}, operator="mask")
-    with pytest.raises(ValueError, match=r"take one, \.select"):
+    with pytest.raises(ValueError, match=r"use one, \.select"):
         faithfulness(classified, aw.input_x_gradient(classified, [0, 1]), operator="mask")
     with pytest.raises(ValueError, match="'delete' moves the tokens"):
         faithfulness(classified, values, aw.targets.embedding_norm(0), operator="delete")
     with pytest.raises(ValueError, match="shares of the features"):
         faithfulness(classified, values, operator="mask", thresholds=(5,))
+    with pytest.raises(ValueError, match="draws must be at least 1"):
+        faithfulness(classified, values, operator="mask", draws=0)
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        faithfulness(classified, values, operator="mask", batch_size=0)
     with pytest.raises(ValueError, match="true label of every trace"):
         fidelity(classified, values, operator="mask", mode="phenomenon")
     with pytest.raises(ValueError, match="'positve' is not a class"):
@@ -411,3 +415,10 @@ def test_several_texts_show_their_progress_as_one(classified: Any) -> None:
     with observing(lambda *step: seen.append(step)):
         faithfulness(classified, values, 1, operator="mask", thresholds=(0.5,), batch_size=1)
     assert {what for *_, what in seen} == {"removing"}
+
+
+def test_help_describes_every_shared_option() -> None:
+    for name in ("faithfulness", "infidelity", "single_removals", "importance_correlation"):
+        described = getattr(aw.evaluate, name).__doc__
+        assert "operator: How features are removed" in described
+        assert "{operator}" not in described

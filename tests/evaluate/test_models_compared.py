@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import jensenshannon
 from scipy.stats import kendalltau
 
 import attnwidgets as aw
@@ -23,7 +24,7 @@ from attnwidgets.evaluate import (
     robustness,
     uniform_attention,
 )
-from attnwidgets.evaluate.metrics.attention_swaps import jensen_shannon, total_variation
+from attnwidgets.evaluate.metrics.attention_swaps import total_variation
 from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
@@ -108,8 +109,7 @@ def test_explanations_of_equal_models_are_consistent(traces: Any) -> None:
 def test_distances_of_distributions() -> None:
     p, q = [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]
     assert total_variation(p, q) == 1
-    assert jensen_shannon(p, q) == pytest.approx(np.log(2))
-    assert total_variation(p, p) == jensen_shannon(p, p) == 0
+    assert total_variation(p, p) == 0
 
 
 def test_permuted_and_uniform_attention_by_hand(traces: Any) -> None:
@@ -129,8 +129,8 @@ def test_a_single_number_is_no_answer_among_several() -> None:
     trace = aw.trace(random_classifier(labels=1), tiny.wordpiece(), "unbelievable cat")
     found = attention_permutation(trace, permutations=2)
     assert np.isnan(found.samples).all()
-    assert "one number alone" in found.warning
-    with pytest.raises(ValueError, match="one number alone"):
+    assert "single number" in found.warning
+    with pytest.raises(ValueError, match="single number"):
         adversarial_attention(trace)
 
 
@@ -144,7 +144,8 @@ def test_adversarial_attention_keeps_its_word(traces: Any) -> None:
     assert trace.diff(after).total_variation == pytest.approx(found.total_variation, abs=1e-6)
     assert found.total_variation <= 0.05
     own = trace.attention_layer(0).numpy()
-    assert jensen_shannon(rows, own).mean() == pytest.approx(found.divergence, abs=1e-6)
+    divergences = jensenshannon(rows, own, axis=-1) ** 2
+    assert divergences.mean() == pytest.approx(found.divergence, abs=1e-6)
     assert aw.interventions() == ()
 
 

@@ -272,6 +272,11 @@ def test_there_is_no_other_kind():
         made().plot("tabel")
 
 
+def test_lines_have_no_options_of_tables():
+    with pytest.raises(TypeError, match="cmap is an option of kind='table'"):
+        made().plot(cmap="viridis")
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removals.removal import removing
+from attnwidgets.evaluate.removals.removal import Removal
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing import free_memory, pass_memory
 from attnwidgets.tracing.free_memory import spoken_bytes
@@ -133,7 +133,7 @@ def test_removals_run_as_many_at_once_as_there_is_room_for(
     gone = np.eye(len(IDS), dtype=bool)
 
     def answers() -> Any:
-        with removing(found, "attention_mask", target, unit=unit, stack="self", watched=False) as ask:
+        with Removal(found, unit, "self", target, "attention_mask").answering(watched=False) as ask:
             return ask(gone)
 
     whole = answers()

@@ -1,1 +1,1 @@
-"""Several methods by several metrics over a data set."""
+"""Compare several methods by several metrics over a data set."""

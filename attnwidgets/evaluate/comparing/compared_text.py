@@ -1,72 +1,65 @@
-"""One text of a comparison: what it is, and its scores by all families of metrics."""
+"""One text of a comparison: its entry in the data set, and its scores by all families of metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets.evaluate.examples.explained_input import explained, require_single, source_of
-from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
+from attnwidgets.evaluate.metrics import effective_complexity, infidelity, single_removals
 from attnwidgets.evaluate.metrics.complexity import METRICS as COMPLEXITY
 from attnwidgets.evaluate.metrics.complexity import complexity
-from attnwidgets.evaluate.metrics.effective_complexity import Needed, needed_questions
-from attnwidgets.evaluate.metrics.faithfulness import Example
-from attnwidgets.evaluate.metrics.infidelity import SAMPLES, SHARE, infidelity_questions
+from attnwidgets.evaluate.metrics.faithfulness import removal_questions
 from attnwidgets.evaluate.metrics.plausibility import METRICS as PLAUSIBILITY
 from attnwidgets.evaluate.metrics.plausibility import plausibility
-from attnwidgets.evaluate.metrics.single_removals import EPSILON, single_questions
-from attnwidgets.evaluate.metrics.single_removals import METRICS as SINGLES
 from attnwidgets.evaluate.metrics.stability import METRICS as STABILITY
 from attnwidgets.evaluate.metrics.stability import stability
-from attnwidgets.evaluate.removals.removal import Answers, removable
+from attnwidgets.evaluate.removals.removal import Answers
 from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
 from attnwidgets.evaluate.removals.removal_metrics import METRICS as REMOVAL
-from attnwidgets.evaluate.removals.shared_batches import Question, answer_all
-from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
+from attnwidgets.evaluate.removals.shared_batches import answer_all
 from attnwidgets.explanations.targets.named import resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.metrics.faithfulness import Plan
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.evaluate.removals.ordering import Questions
+    from attnwidgets.evaluate.removals.protocol import RemovalCase, RemovalProtocol
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.trace import Trace
 
-    Asking = Generator[NDArray[np.bool_], Answers, Any]
-
 FAMILIES: dict[str, tuple[str, ...]] = {
     "removal": (*REMOVAL, *FIDELITY),
-    "single_removals": tuple(SINGLES),
+    "single_removals": tuple(single_removals.METRICS),
     "infidelity": ("infidelity",),
     "effective_complexity": ("effective_complexity",),
     "stability": STABILITY,
     "plausibility": tuple(PLAUSIBILITY),
     "complexity": tuple(COMPLEXITY),
 }
-ASKING = ("removal", "single_removals", "infidelity", "effective_complexity")
-"""Families that remove something."""
+REMOVING = ("removal", "single_removals", "infidelity", "effective_complexity")
+"""Families that remove features."""
 _UNDEFINED = {
-    "single_removals": "undefined where one side is constant, or of fewer than two features",
-    "infidelity": "undefined where nothing is removed, or nothing left to read",
-    "effective_complexity": "undefined where no number of features will do, or nothing is ranked",
+    "single_removals": single_removals.UNDEFINED,
+    "infidelity": infidelity.UNDEFINED,
+    "effective_complexity": effective_complexity.UNDEFINED,
 }
-_DRAWS = 100  # of what costs no pass
+_DRAWS = 100  # where draws cost no forward pass
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked of every text.
+class MetricSet:
+    """What is scored of every text.
 
     Attributes:
         families: Names of metrics by family.
         target: As `compare` takes it.
-        unit: What features are.
+        unit: Unit of the features.
     """
 
     families: Mapping[str, tuple[str, ...]]
@@ -84,10 +77,10 @@ class Item:
     """One entry of a data set.
 
     Attributes:
-        text: The text, "" for a trace.
+        text: The text; "" for a trace.
         label: Its label, or None.
         rationale: Spans or elements that a person names, or None.
-        trace: The trace, where one was given.
+        trace: The trace, if one was given.
     """
 
     text: str
@@ -96,16 +89,16 @@ class Item:
     trace: Trace | None = None
 
     @property
-    def said(self) -> str:
-        """The text."""
+    def whole_text(self) -> str:
+        """The text, also of a trace."""
         return self.text if self.trace is None else self.trace.text
 
-    def content(self, asked: Asked) -> Any:
-        """Return what the scores of this entry follow from: its label and rationale only where they count."""
-        label = self.label if asked.by_label else None
-        rationale = self.rationale if "plausibility" in asked.families else None
+    def content(self, metrics: MetricSet) -> Any:
+        """Return what the scores of this entry depend on: its label and rationale only where they matter."""
+        label = self.label if metrics.by_label else None
+        rationale = self.rationale if "plausibility" in metrics.families else None
         if rationale is not None:
-            rationale = [list(one) if isinstance(one, Sequence) else int(one) for one in rationale]
+            rationale = [list(span) if isinstance(span, Sequence) else int(span) for span in rationale]
         if self.trace is None:
             return [self.text, label, rationale]
         inputs = {
@@ -114,14 +107,14 @@ class Item:
         return [inputs, label, rationale]
 
 
-def item_of(given: Any, number: int, asked: Asked) -> Item:
+def item_of(given: Any, number: int, metrics: MetricSet) -> Item:
     """Return an entry of a data set.
 
     Raises:
-        ValueError: Where a text is empty, or lacks the label or rationale that is asked for.
-        TypeError: Where it is none.
+        ValueError: If a text is empty, or lacks the label or rationale that the metrics need.
+        TypeError: If it is not an entry.
     """
-    place = f"dataset[{number}]"
+    name = f"dataset[{number}]"
     if hasattr(given, "stack_table"):
         item = Item("", trace=given)
     elif isinstance(given, str):
@@ -134,15 +127,13 @@ def item_of(given: Any, number: int, asked: Asked) -> Item:
         item = Item(given[0], given[1])
     else:
         kind = type(given).__name__
-        raise TypeError(f"{place} is a {kind}, not a text, an object with one, (text, label) or a trace.")
+        raise TypeError(f"{name} is a {kind}, not a text, an object with one, (text, label) or a trace.")
     if item.trace is None and (not isinstance(item.text, str) or not item.text.strip()):
-        raise ValueError(f"{place} has an empty text; leave it out.")
-    if asked.by_label and item.label is None:
-        raise ValueError(f"{place} has no label, and target='label' asks for it.")
-    if "plausibility" in asked.families and item.rationale is None:
-        raise ValueError(
-            f"{place} has no rationale, which {asked.families['plausibility'][0]!r} compares with."
-        )
+        raise ValueError(f"{name} has an empty text; leave it out.")
+    if metrics.by_label and item.label is None:
+        raise ValueError(f"{name} has no label, and target='label' needs it.")
+    if "plausibility" in metrics.families and item.rationale is None:
+        raise ValueError(f"{name} has no rationale, and {metrics.families['plausibility'][0]!r} needs it.")
     return item
 
 
@@ -155,151 +146,139 @@ def traced(model: Any, tokenizer: Any, items: Sequence[Item]) -> list[Trace]:
     return [next(made) if item.trace is None else item.trace for item in items]
 
 
-def scores_of(
-    traces: Sequence[Trace],
-    items: Sequence[Item],
-    keys: Sequence[str],
-    names: Sequence[Sequence[str]],
-    specs: Mapping[str, Any],
-    asked: Asked,
-    plan: Plan,
-) -> list[dict[str, Any]]:
-    """Return the scores of some texts: rows by method or baseline and family [metric, x], and notes."""
-    texts = [
-        _Text(trace, item, int(key[:8], 16), {name: specs[name] for name in own}, asked, plan)
-        for trace, item, key, own in zip(traces, items, keys, names, strict=True)
-    ]
-    _ask_together([(one, asking) for one in texts for asking in one.askings()], plan)
-    return [one.found for one in texts]
-
-
-def _ask_together(askings: Sequence[tuple[_Text, tuple[str, Asking]]], plan: Plan) -> None:
-    """Put the questions of several texts to the model in shared batches, round by round."""
-    answers: dict[int, Answers | None] = dict.fromkeys(range(len(askings)))
+def answer_together(texts: Sequence[ComparedText], batch_size: int) -> None:
+    """Score the families that remove features, for several texts in shared batches, round by round."""
+    asking = [(text, family, questions) for text in texts for family, questions in text.questions()]
+    answers: dict[int, Answers | None] = dict.fromkeys(range(len(asking)))
     while answers:
-        pending: dict[int, NDArray[np.bool_]] = {}
+        pending: dict[int, Bools] = {}
         for number, answer in answers.items():
-            text, (family, asking) = askings[number]
+            text, family, questions = asking[number]
             try:
-                pending[number] = next(asking) if answer is None else asking.send(answer)
+                pending[number] = next(questions) if answer is None else questions.send(answer)
             except StopIteration as end:
-                text.take(family, np.asarray(end.value, dtype=np.float64))
-        new: dict[_Text, list[NDArray[np.bool_]]] = {}
+                text.keep(family, end.value)
+        by_text: dict[ComparedText, list[Bools]] = {}
         for number, removed in pending.items():
-            new.setdefault(askings[number][0], []).append(removed)
-        asked = [text.unknown(np.concatenate(several)) for text, several in new.items()]
-        for text, one, found in zip(new, asked, answer_all(asked, plan.batch_size), strict=True):
-            text.learn(one.removed, found)
-        answers = {number: askings[number][0].known(removed) for number, removed in pending.items()}
+            by_text.setdefault(asking[number][0], []).append(removed)
+        unknown = [text.unknown(np.concatenate(removed)) for text, removed in by_text.items()]
+        removals = [(text.case.removal, removed) for text, removed in zip(by_text, unknown, strict=True)]
+        for text, removed, new in zip(by_text, unknown, answer_all(removals, batch_size), strict=True):
+            text.learn(removed, new)
+        answers = {number: asking[number][0].known(removed) for number, removed in pending.items()}
 
 
-class _Text:
-    """One text: its explanations, what is asked about it, and its scores."""
+class ComparedText:
+    """One text, its explanations, and its scores.
+
+    Attributes:
+        scores: By family [metric, method and then baseline, x].
+        notes: Notes for the reader.
+        case: The explained input under the protocol.
+
+    Args:
+        trace: The text's trace.
+        item: Its entry in the data set.
+        seed: Seed of its draws.
+        specs: The methods by name.
+        metrics: What is scored.
+        protocol: How features are removed.
+    """
 
     def __init__(
-        self, trace: Trace, item: Item, seed: int, specs: Mapping[str, Any], asked: Asked, plan: Plan
+        self,
+        trace: Trace,
+        item: Item,
+        seed: int,
+        specs: Mapping[str, Any],
+        metrics: MetricSet,
+        protocol: RemovalProtocol,
     ) -> None:
-        self.asked, self.plan, self.seed, self.specs = asked, plan, seed, specs
-        wanted = item.label if asked.by_label else asked.target
-        self.target: Target = resolve_target(trace, wanted, method="compare")
-        self.explanations = {
-            name: require_single(source_of(spec, 1, name, self.target)(0, trace), name)
+        self._rationale, self._specs, self._metrics = item.rationale, specs, metrics
+        self._target: Target = resolve_target(
+            trace, item.label if metrics.by_label else metrics.target, method="compare"
+        )
+        self._explanations = {
+            name: require_single(source_of(spec, 1, name, self._target)(0, trace), name)
             for name, spec in specs.items()
         }
-        self.one: ExplainedInput = explained(trace, self.explanations, self.target, "compare", asked.unit)[0]
-        self.item = item
+        (explained_input,) = explained(trace, self._explanations, self._target, "compare", metrics.unit)
+        self.case = protocol.case(explained_input, self._target, seed)
+        self.scores: dict[str, Float] = {}
         self.notes: dict[str, None] = {}
-        self._answers: dict[bytes, NDArray[np.float64]] = {}
-        rows: dict[str, dict[str, Any]] = {name: {} for name in self.one.values}
-        self.found: dict[str, Any] = {
-            "rows": rows,
-            "notes": [],
-            "about": {"unit": self.one.unit.name, "model": trace.model_id},
-        }
-        self._at_once()
+        self._answers: dict[bytes, Float] = {}
+        self._score_without_removal()
 
-    def askings(self) -> list[tuple[str, Asking]]:
-        """Return what is asked of the model, by family."""
-        found: list[tuple[str, Asking]] = []
-        if metrics := self.asked.families.get("removal"):
+    def questions(self) -> Iterator[tuple[str, Questions[Any]]]:
+        """Yield the questions of every family that removes features."""
+        families, case, protocol = self._metrics.families, self.case, self.case.protocol
+
+        def changed(**options: Any) -> RemovalCase:
+            return replace(case, protocol=replace(protocol, **options))
+
+        if names := families.get("removal"):
             every = REMOVAL | FIDELITY
-            example = Example(
-                self.one,
-                self.target,
-                self.plan,
-                {name: every[name] for name in metrics},
-                self.seed,
-                self.notes,
-            )
-            found.append(("removal", example.questions()))
-        features = removable(
-            self.one.trace, self.one.unit, self.one.stack, self.target, special=self.plan.special
-        )
-        seed, draws = [self.plan.seed, self.seed], self.plan.draws
-        index, score = self.target.index, self.plan.score
-        if "infidelity" in self.asked.families:
-            sums = infidelity_questions(
-                self.one, features, index, SAMPLES, SHARE, score or "number", draws, seed, normalize=False
-            )
-            found.append(("infidelity", sums))
-        if "effective_complexity" in self.asked.families:
-            needed = Needed(score=score, oracle=self.plan.oracle or "leave_one_out")
-            found.append(
-                ("effective_complexity", needed_questions(self.one, features, index, needed, draws, seed))
-            )
-        if metrics := self.asked.families.get("single_removals"):
-            asking = single_questions(
-                self.one, features, index, metrics, None, EPSILON, EPSILON, score, _DRAWS, seed
-            )
-            found.append(("single_removals", asking))
-        return found
+            yield "removal", removal_questions(case, {name: every[name] for name in names}, self.notes)
+        if "infidelity" in families:
+            by_number = changed(score=protocol.score or "number")
+            yield "infidelity", infidelity.infidelity_questions(by_number)
+        if "effective_complexity" in families:
+            by_size = changed(by="magnitude", oracle=protocol.oracle or "leave_one_out")
+            epsilon = effective_complexity.EPSILON
+            yield "effective_complexity", effective_complexity.needed_questions(by_size, epsilon)
+        if names := families.get("single_removals"):
+            yield "single_removals", single_removals.single_questions(changed(draws=_DRAWS), names)
 
-    def unknown(self, removed: NDArray[np.bool_]) -> Question:
-        """Return what of some variants [variant, element] the model was not asked before."""
+    def unknown(self, removed: Bools) -> Bools:
+        """Return which variants [variant, element] the model has not answered yet, each once."""
         rows = {row.tobytes(): row for row in removed}
         left = [row for key, row in rows.items() if key not in self._answers]
-        own = np.stack(left) if left else removed[:0]
-        one = self.one
-        return Question(one.trace, self.plan.operator, self.target, one.unit, one.stack, own)
+        return np.stack(left) if left else removed[:0]
 
-    def learn(self, removed: NDArray[np.bool_], answers: Answers) -> None:
-        """Keep the answers to variants."""
-        self._answers |= {row.tobytes(): found for row, found in zip(removed, answers.table().T, strict=True)}
+    def learn(self, removed: Bools, answers: Answers) -> None:
+        """Remember the answers to variants."""
+        self._answers |= {row.tobytes(): kinds for row, kinds in zip(removed, answers.table().T, strict=True)}
 
-    def known(self, removed: NDArray[np.bool_]) -> Answers:
-        """Return the answers to variants that were asked."""
+    def known(self, removed: Bools) -> Answers:
+        """Return the remembered answers to variants."""
         return Answers.of(np.stack([self._answers[row.tobytes()] for row in removed], axis=1))
 
-    def take(self, family: str, scores: NDArray[np.float64]) -> None:
-        """Keep the scores of a family [metric, method, x or none]."""
-        scores = scores[None] if scores.ndim == 1 else scores  # of one metric
-        scores = scores[..., None] if scores.ndim == 2 else scores  # noqa: PLR2004 - without x
-        names = [*self.one.values, *(FLAT if family == "complexity" else (RANDOM, ORACLE))]
-        for place in range(scores.shape[1]):
-            self.found["rows"].setdefault(names[place], {})[family] = scores[:, place].tolist()
-        if family in _UNDEFINED and np.isnan(scores).any():
+    def keep(self, family: str, scores: Any) -> None:
+        """Keep the scores of a family [metric, method, x]; one of a single metric has no first axis."""
+        array = np.asarray(scores, dtype=np.float64)
+        array = array[None] if array.ndim == 1 else array
+        self.scores[family] = array[..., None] if array.ndim == 2 else array  # noqa: PLR2004 - without x
+        if family in _UNDEFINED and np.isnan(array).any():
             self.notes[_UNDEFINED[family]] = None
-        self.found["notes"] = list(self.notes)
 
-    def _at_once(self) -> None:
-        """Score what nothing is removed for."""
-        if metrics := self.asked.families.get("stability"):
-            card = stability(self.one.trace, self.specs, self.target, seed=self.plan.seed + self.seed)
-            self.notes |= dict.fromkeys(filter(None, [card.warning]))
-            self.take("stability", card.select(metric=list(metrics)).samples[0])
-        if metrics := self.asked.families.get("complexity"):
+    def _keep_card(self, family: str, card: Scorecard) -> None:
+        self.notes |= dict.fromkeys(filter(None, [card.warning]))
+        self.keep(family, card.samples[0])
+
+    def _score_without_removal(self) -> None:
+        """Score the families that remove nothing."""
+        families, unit, protocol = self._metrics.families, self._metrics.unit, self.case.protocol
+        trace, seed = self.case.removal.trace, protocol.seed + self.case.number
+        if names := families.get("stability"):
+            card = stability(trace, self._specs, self._target, seed=seed)
+            self._keep_card("stability", card.select(metric=list(names)))
+        if names := families.get("complexity"):
             read = {
-                name: one if self.asked.unit is None else one.to(self.asked.unit)
-                for name, one in self.explanations.items()
+                name: values if unit is None else values.to(unit)
+                for name, values in self._explanations.items()
             }
-            card = complexity(read, metrics=metrics, special=self.plan.special)
-            self.notes |= dict.fromkeys(filter(None, [card.warning]))
-            self.take("complexity", card.samples[0])
-        if metrics := self.asked.families.get("plausibility"):
+            self._keep_card("complexity", complexity(read, metrics=names, special=protocol.special))
+        if names := families.get("plausibility"):
             card = plausibility(
-                self.one.trace, self.explanations, self.item.rationale, self.target, metrics=metrics,
-                by="magnitude" if self.plan.by == "magnitude" else "value", special=self.plan.special,
-                draws=_DRAWS, seed=self.plan.seed + self.seed, unit=self.asked.unit,
-            )  # fmt: skip
-            self.notes |= dict.fromkeys(filter(None, [card.warning]))
-            self.take("plausibility", card.samples[0])
+                trace,
+                self._explanations,
+                self._rationale,
+                self._target,
+                metrics=names,
+                by=protocol.by,
+                special=protocol.special,
+                draws=_DRAWS,
+                seed=seed,
+                unit=unit,
+            )
+            self._keep_card("plausibility", card)

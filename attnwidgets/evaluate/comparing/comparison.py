@@ -1,9 +1,9 @@
-"""Comparison: what `compare` found, as scorecards by family of metrics and one table over all of them."""
+"""Comparison: the result of `compare`, as scorecards by family of metrics and one table over all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,25 +11,26 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 from attnwidgets.evaluate.scorecards.curves import aopc
-from attnwidgets.evaluate.scorecards.merge import merged
+from attnwidgets.evaluate.scorecards.merge import merged, warning_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 
 class Comparison(Mapping[str, Scorecard], Viewable):
-    """Scorecards of the same methods and texts: "removal", "single_removals", "plausibility", "complexity".
+    """Scorecards of the same methods and texts by family: "removal", "single_removals", "plausibility", ...
 
-    Only those are there of which a metric was asked for. `.table` has one number for every metric.
+    It holds the families of which a metric was scored. `.table` has one number for every metric.
 
     Args:
         cards: Scorecards by family.
-        texts: What was explained; () where the data set was a stream, or no list.
-        reused: How many explanations came from the cache.
+        texts: The texts; () if the data set was a stream, or not a list.
+        reused: Number of explanations that came from the cache.
     """
 
     kind = "Comparison"
@@ -41,13 +42,13 @@ class Comparison(Mapping[str, Scorecard], Viewable):
 
     @classmethod
     def merge(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Return comparisons of different texts, by the same methods and metrics, as one of them all.
+        """Merge comparisons of different texts, by the same methods and metrics, into one.
 
         Args:
             parts: In the order of the texts.
 
         Raises:
-            ValueError: Where there is none, or they differ in methods, metrics, options or model.
+            ValueError: If there are none, or they differ in methods, metrics, options or model.
         """
         if not parts:
             raise ValueError("parts is empty: give at least one comparison.")
@@ -58,8 +59,8 @@ class Comparison(Mapping[str, Scorecard], Viewable):
                     f"parts[{number}] has scores of {listed(part)}, the first of {listed(families)}."
                 )
         cards = {family: merged([part[family] for part in parts]) for family in families}
-        whole = all(len(part.texts) == part[families[0]].n_examples for part in parts)
-        texts = tuple(text for part in parts for text in part.texts) if whole else ()
+        complete = all(len(part.texts) == part[families[0]].n_examples for part in parts)
+        texts = tuple(text for part in parts for text in part.texts) if complete else ()
         return cls(cards, texts, sum(part.reused for part in parts))
 
     def __getitem__(self, family: str) -> Scorecard:
@@ -78,39 +79,51 @@ class Comparison(Mapping[str, Scorecard], Viewable):
     def table(self) -> Scorecard:
         """One number for every metric and method [metric, method, 1]; curves are their mean (AOPC).
 
-        The baselines are chance and the oracle, where a metric has them; NaN else.
+        The baselines are chance and the oracle; NaN for metrics without them.
         """
-        cards = {family: aopc(card) if len(card.x) > 1 else card for family, card in self._cards.items()}
-        first = next(iter(cards.values()))
+        cards = [aopc(card) if len(card.x) > 1 else card for card in self._cards.values()]
+        first = cards[0]
         methods = [name for name in first.methods if name not in first.baselines]
-        baselines = [
-            name for name in (RANDOM, ORACLE) if any(name in card.baselines for card in cards.values())
-        ]
+        baselines = [name for name in (RANDOM, ORACLE) if any(name in card.baselines for card in cards)]
         columns = []
-        for card in cards.values():
+        for card in cards:
             missing = np.full((card.n_examples, len(card.metrics), 1), np.nan)
             rows = [card.of(name) if name in card.methods else missing for name in (*methods, *baselines)]
             columns.append(np.stack(rows, axis=2))
         return first.with_samples(
             np.concatenate(columns, axis=1),
-            metrics=[name for card in cards.values() for name in card.metrics],
+            metrics=[name for card in cards for name in card.metrics],
             methods=[*methods, *baselines],
             groups=[""] * (len(methods) + len(baselines)),
             baselines=baselines,
             x=["mean"],
             x_name="score",
             x_notes=[""],
-            warning="; ".join(dict.fromkeys(card.warning for card in cards.values() if card.warning)),
+            warning=warning_of(cards),
         )
 
-    def plot(self, family: str | None = None, **options: Any) -> Figure:
-        """Return a matplotlib figure of one family's curves; by default of "removal", or of what there is.
+    def plot(
+        self,
+        family: str | None = None,
+        kind: Literal["lines", "table"] = "lines",
+        *,
+        title: str | None = None,
+        cmap: str | Colormap | None = None,
+        vmax: float | None = None,
+        numbers: bool | None = None,
+    ) -> Figure:
+        """Return a matplotlib figure of one family's scores.
 
         Args:
-            family: Which.
-            **options: As `Scorecard.plot` takes them.
+            family: The family; by default "removal", or the first there is.
+            kind: "lines", one panel per metric, or "table", a row for every method.
+            title: Heading; by default what was evaluated and on how many examples.
+            cmap: For "table": colour map; by default white to blue.
+            vmax: For "table": value of the last colour; by default the largest that a method reaches.
+            numbers: For "table": whether cells show their value; by default if there is room.
         """
-        return self[next(iter(self._cards)) if family is None else family].plot(**options)
+        card = self[next(iter(self._cards)) if family is None else family]
+        return card.plot(kind, title=title, cmap=cmap, vmax=vmax, numbers=numbers)
 
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.scorecards.table import summary_html

@@ -1,1 +1,1 @@
-"""Scores over data sets of any size: shard by shard, kept on disk by content, by any number of workers."""
+"""Scores over data sets of any size: by shards, kept on disk by content, with any number of workers."""

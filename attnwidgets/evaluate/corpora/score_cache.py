@@ -1,4 +1,4 @@
-"""Scores kept on disk as finished shards, found again by the content of texts and methods."""
+"""Scores kept on disk as finished shards, looked up by the content of texts and methods."""
 
 from __future__ import annotations
 
@@ -25,50 +25,49 @@ _SUFFIX = ".safetensors"
 class ScoreCache:
     """A folder with a file for every shard; without a folder nothing is kept.
 
-    A file is written beside its place and moved there, so that an interrupt leaves no half of one and any
-    number of processes may share the folder. What cannot be read counts as absent.
+    A file is written under another name and then moved, so that an interrupt leaves no partial file and any
+    number of processes may share the folder. An unreadable file counts as absent.
 
     Args:
-        folder: Where; None: nowhere.
-        about: A hash of all that scores follow from, but for texts and methods.
+        folder: The folder, or None.
+        about: A hash of all that scores depend on except texts and methods.
     """
 
     def __init__(self, folder: Any, about: str) -> None:
         self.folder = None if folder is None else Path(folder) / about
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-        self._read = lru_cache(maxsize=4)(_read)  # shards that were cut elsewhere share files
+        self._read = lru_cache(maxsize=4)(_read)  # shards cut otherwise share files
 
     def find(self, texts: Sequence[str], methods: Sequence[str]) -> list[Scores]:
-        """Return what is kept of texts and methods, by their keys."""
+        """Return the kept scores of texts and methods, by their keys."""
         if self.folder is None:
             return []
-        whole = _read(self._place(texts, methods))
+        whole = _read(self._path(texts, methods))
         if whole is not None and set(whole.texts) == set(texts) and set(whole.methods) == set(methods):
             return [whole]
         wanted = {text: set(methods) for text in texts}
         parts = []
         for path, known in self._index.files_of(texts):
-            own = [text for text in wanted if wanted[text] & known]
-            found = self._read(path) if own else None
-            if found is None:
+            needed = [text for text in wanted if wanted[text] & known]
+            scores = self._read(path) if needed else None
+            if scores is None:
                 continue
-            found = found.only(own, methods)
-            parts.append(found)
-            for text in found.texts:
+            parts.append(scores.only(needed, methods))
+            for text in parts[-1].texts:
                 wanted[text] -= known
         return parts
 
     def put(self, scores: Scores) -> None:
         """Keep a shard's scores."""
         if self.folder is not None:
-            place = self._place(scores.texts, scores.methods)
-            place.parent.mkdir(exist_ok=True)
-            write_bytes(place, scores.to_bytes())
+            path = self._path(scores.texts, scores.methods)
+            path.parent.mkdir(exist_ok=True)
+            write_bytes(path, scores.to_bytes())
 
-    def _place(self, texts: Sequence[str], methods: Sequence[str]) -> Path:
+    def _path(self, texts: Sequence[str], methods: Sequence[str]) -> Path:
         """Return a shard's file, in one of 256 folders: file systems are slow with very many in one."""
-        if self.folder is None:  # nobody asks then
+        if self.folder is None:  # never called then
             raise AssertionError
         name = key_of(sorted(set(texts)), sorted(methods))
         return self.folder / name[:2] / f"{name[2:]}{_SUFFIX}"
@@ -79,7 +78,7 @@ class ScoreCache:
 
 
 class _Index:
-    """Which files hold a text; 24 bytes for each text of each, read once, where a shard has no own file."""
+    """Which files hold a text: 24 bytes per text and file, read once, for shards without their own file."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._files: list[tuple[Path, frozenset[str]]] = []
@@ -92,15 +91,15 @@ class _Index:
             keys.append(texts)
             files.append(np.full(len(texts), len(self._files)))
             self._files.append((path, methods))
-        whole = _comparable(np.concatenate(keys))
-        order = np.argsort(whole, kind="stable")
-        self._keys, self._of = whole[order], np.concatenate(files)[order]
+        comparable = _comparable(np.concatenate(keys))
+        order = np.argsort(comparable, kind="stable")
+        self._keys, self._numbers = comparable[order], np.concatenate(files)[order]
 
     def files_of(self, texts: Sequence[str]) -> list[tuple[Path, frozenset[str]]]:
         """Return the files that hold any of some texts, and the methods in each."""
-        asked = np.frombuffer(bytes.fromhex("".join(texts)), dtype=np.uint8).reshape(-1, 16)
-        left, right = (np.searchsorted(self._keys, _comparable(asked), side) for side in ("left", "right"))
-        numbers = {int(one) for a, b in zip(left, right, strict=True) for one in self._of[a:b]}
+        keys = np.frombuffer(bytes.fromhex("".join(texts)), dtype=np.uint8).reshape(-1, 16)
+        left, right = (np.searchsorted(self._keys, _comparable(keys), side) for side in ("left", "right"))
+        numbers = {int(number) for a, b in zip(left, right, strict=True) for number in self._numbers[a:b]}
         return [self._files[number] for number in sorted(numbers)]
 
 
@@ -110,7 +109,7 @@ def _comparable(keys: NDArray[np.uint8]) -> NDArray[np.bytes_]:
 
 
 def _read(path: Path) -> Scores | None:
-    """Return a file's scores; None where it cannot be read."""
+    """Return a file's scores; None if it cannot be read."""
     try:
         return Scores.from_file(path)
     except _UNREADABLE:

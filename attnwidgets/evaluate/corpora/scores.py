@@ -1,4 +1,4 @@
-"""What some methods score on some texts, by family of metrics, as arrays."""
+"""Scores of methods on texts, by family of metrics, as arrays."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets.evaluate.arrays import Float
+
 _KEY_BYTES = 16
 _ABOUT = "attnwidgets"
 
@@ -25,13 +27,13 @@ class Scores:
         texts: Keys of the texts, 32 hexadecimal digits.
         methods: Keys of the methods.
         values: By family [text, method and then baseline, metric, x].
-        notes: For every text what a reader must know.
-        about: What else is the same for all texts.
+        notes: Notes for the reader, for every text.
+        about: What is the same for all texts.
     """
 
     texts: tuple[str, ...]
     methods: tuple[str, ...]
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, Float]
     notes: tuple[tuple[str, ...], ...]
     about: Mapping[str, Any]
 
@@ -54,71 +56,65 @@ class Scores:
     def assembled(cls, texts: Sequence[str], methods: Sequence[str], parts: Sequence[Scores]) -> Scores:
         """Return texts and methods in an order, from parts that hold every pair of them between them.
 
-        Where several have a text's baselines, which differ in the last digits by the batch they were computed
-        in, those beside the first method by key count: the same ones whenever the parts are put together.
+        If several parts hold a text's baselines, which differ in their last digits by batch, those beside the
+        first method by key count: always the same ones, however the parts are put together.
         """
-        values: dict[str, NDArray[np.float64]] = {}
+        values: dict[str, Float] = {}
         notes: list[dict[str, None]] = [{} for _ in texts]
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             places.setdefault(text, []).append(place)
-        for part in sorted(parts, key=lambda one: min(one.methods), reverse=True):
-            pairs = [(own, place) for own, text in enumerate(part.texts) for place in places.get(text, ())]
-            kept = [(own, methods.index(key)) for own, key in enumerate(part.methods) if key in methods]
-            own_rows, rows = ([pair[side] for pair in pairs] for side in (0, 1))
+        for part in sorted(parts, key=lambda part: min(part.methods), reverse=True):
+            pairs = [
+                (source, place) for source, text in enumerate(part.texts) for place in places.get(text, ())
+            ]
+            kept = [(source, methods.index(key)) for source, key in enumerate(part.methods) if key in methods]
+            source_rows, rows = ([pair[side] for pair in pairs] for side in (0, 1))
             for family, array in part.values.items():
                 count = array.shape[1] - len(part.methods)
                 shape = (len(texts), len(methods) + count, *array.shape[2:])
                 whole = values.setdefault(family, np.full(shape, np.nan))
                 baselines = [(len(part.methods) + at, len(methods) + at) for at in range(count)]
-                own_columns, columns = ([pair[side] for pair in [*kept, *baselines]] for side in (0, 1))
-                whole[np.ix_(rows, columns)] = array[np.ix_(own_rows, own_columns)]
-            for own, place in pairs:
-                notes[place] |= dict.fromkeys(part.notes[own])
+                source_columns, columns = ([pair[side] for pair in [*kept, *baselines]] for side in (0, 1))
+                whole[np.ix_(rows, columns)] = array[np.ix_(source_rows, source_columns)]
+            for source, place in pairs:
+                notes[place] |= dict.fromkeys(part.notes[source])
         return cls(tuple(texts), tuple(methods), values, tuple(map(tuple, notes)), parts[0].about)
 
     def to_bytes(self) -> bytes:
         """Return the scores as a safetensors file, the keys of texts readable by themselves."""
         from safetensors.numpy import save
 
-        said = {"methods": self.methods, "notes": self.notes, "about": self.about}
+        metadata = {"methods": self.methods, "notes": self.notes, "about": self.about}
         keys = np.frombuffer(bytes.fromhex("".join(self.texts)), dtype=np.uint8)
         arrays: dict[str, NDArray[Any]] = {
             f"values.{family}": np.ascontiguousarray(array) for family, array in self.values.items()
         }
         arrays["texts"] = keys.reshape(-1, _KEY_BYTES)
-        return save(arrays, metadata={_ABOUT: json.dumps(said)})
+        return save(arrays, metadata={_ABOUT: json.dumps(metadata)})
 
     @classmethod
     def from_file(cls, path: Any) -> Scores:
-        """Return what `to_bytes` wrote.
-
-        Raises:
-            UNREADABLE: One of these, for a damaged file.
-        """
+        """Return what `to_bytes` wrote; a damaged file raises one of several errors."""
         from safetensors import safe_open
 
         with safe_open(path, framework="numpy") as file:
-            said = json.loads(file.metadata()[_ABOUT])
-            names = [name for name in file.keys() if name != "texts"]  # noqa: SIM118 - it is no mapping
+            metadata = json.loads(file.metadata()[_ABOUT])
+            names = [name for name in file.keys() if name != "texts"]  # noqa: SIM118 - not a mapping
             return cls(
                 tuple(row.tobytes().hex() for row in file.get_tensor("texts")),
-                tuple(said["methods"]),
+                tuple(metadata["methods"]),
                 {name.removeprefix("values."): file.get_tensor(name) for name in sorted(names)},
-                tuple(map(tuple, said["notes"])),
-                said["about"],
+                tuple(map(tuple, metadata["notes"])),
+                metadata["about"],
             )
 
 
 def keys_in(path: Any) -> tuple[NDArray[np.uint8], frozenset[str]]:
-    """Return the keys of a file's texts [text, byte] and methods, without its scores.
-
-    Raises:
-        UNREADABLE: One of these, for a damaged file.
-    """
+    """Return the keys of a file's texts [text, byte] and methods, without its scores, as `from_file` does."""
     from safetensors import safe_open
 
     with safe_open(path, framework="numpy") as file:
-        said = json.loads(file.metadata()[_ABOUT])
+        metadata = json.loads(file.metadata()[_ABOUT])
         texts: NDArray[np.uint8] = file.get_tensor("texts")
-        return texts.reshape(-1, _KEY_BYTES), frozenset(said["methods"])
+        return texts.reshape(-1, _KEY_BYTES), frozenset(metadata["methods"])

@@ -1,1 +1,1 @@
-"""What is evaluated: examples, their cues and rationales, and the explanations of each by name."""
+"""The inputs of an evaluation: examples, their cues and rationales, and the explanations of each by name."""

@@ -1,4 +1,4 @@
-"""Targets and their cues in maps: what cue contribution and its strips share."""
+"""Targets and their cues in maps, as cue contribution and its strips read them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
+from attnwidgets._errors import require_choice
 from attnwidgets.evaluate.examples.examples import read
 from attnwidgets.evaluate.metrics.ranking import TIES
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
@@ -17,8 +16,7 @@ from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.evaluate.examples.examples import Example, Pieces
     from attnwidgets.evaluate.examples.method_specs import Spec
 
@@ -35,10 +33,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 
 def default_methods(*, causal: bool) -> Sequence[Spec]:
-    """Return the methods that are scored where none is named.
+    """Return the methods that are scored by default.
 
-    The product of lengths that is GlobEnc leaves the range of float32 in the depth of today's decoders, so
-    that its rows are normalised there.
+    GlobEnc's product of lengths leaves the range of float32 at the depth of today's decoders, so its rows are
+    normalised there.
     """
     return (
         "attention",
@@ -50,16 +48,14 @@ def default_methods(*, causal: bool) -> Sequence[Spec]:
     )
 
 
-def check(options: Mapping[str, str]) -> None:
-    """Raise ValueError where an option is none of those taken; the message names the nearest."""
+def require_choices(options: Mapping[str, str]) -> None:
+    """Raise ValueError if an option is unknown; the message suggests the nearest."""
     for name, value in options.items():
-        if value not in _CHOICES[name]:
-            near = suggest(str(value), _CHOICES[name])
-            raise ValueError(f"{name} {value!r} is not one of {listed(_CHOICES[name])}.{near}")
+        require_choice(name, value, _CHOICES[name])
 
 
 def departures(options: Mapping[str, str], *, masked: bool, rankings: Sequence[str] = ()) -> list[str]:
-    """Return in words what a reader must know of how it was done."""
+    """Return in words what a reader must know of how scores were computed."""
     words = {
         "target masked": masked,
         "row of the token before the target": options["row"] == "before",
@@ -74,16 +70,16 @@ def departures(options: Mapping[str, str], *, masked: bool, rankings: Sequence[s
 
 @dataclass(frozen=True)
 class Reading:
-    """How examples are read: what the first of them, and the model, decide for all.
+    """How examples are read, as the first of them and the model decide for all.
 
     Attributes:
         model: The model.
         tokenizer: Its tokenizer.
         unit: What indices count.
         pieces: Which tokens of a cue count.
-        causal: Whether the model reads from left to right; then cues after the target are left out.
+        causal: Whether the model reads from left to right; if so, cues after the target are left out.
         mask: Whether targets are masked.
-        layers: How many layers there are.
+        layers: Number of layers.
     """
 
     model: Any
@@ -98,27 +94,27 @@ class Reading:
         """Yield examples as the model reads them.
 
         Raises:
-            ValueError: Where one does not fit; the message names it.
+            ValueError: If one does not fit; the message names it.
         """
         for number, item in enumerate(given):
-            one = self._read(item, number)
-            if not one.cues:
+            example = self._read(item, number)
+            if not example.cues:
                 raise ValueError(self._blind(number, given))
-            yield one
+            yield example
 
     def _read(self, item: Any, number: int) -> Example:
-        one = read(
+        example = read(
             self.model, self.tokenizer, item, number, unit=self.unit, pieces=self.pieces, mask=self.mask
         )
         if not self.causal:
-            return one
-        return replace(one, cues=tuple(cue for cue in one.cues if cue < min(one.target)))
+            return example
+        return replace(example, cues=tuple(cue for cue in example.cues if cue < min(example.target)))
 
     def _blind(self, number: int, given: Iterable[Any]) -> str:
         told = ""
         if isinstance(given, Sized):
             count = sum(not self._read(item, place).cues for place, item in enumerate(given))
-            told = f" ({count} of {len(given)} examples are so)"
+            told = f" (as in {count} of {len(given)} examples)"
         return (
             f"examples[{number}]: every cue follows the target, and this model reads from left to right"
             f"{told}; leave them out."
@@ -128,11 +124,11 @@ class Reading:
 def reading(
     model: Any, tokenizer: Any, first: Any, unit: str, pieces: Pieces, mask_target: bool | None
 ) -> Reading:
-    """Return how examples are read, of which `first` is one.
+    """Return how examples are read, given the first of them.
 
     Raises:
-        ValueError: Where it does not fit, or cannot be masked.
-        TypeError: Where there is no text tokenizer.
+        ValueError: If it does not fit, or cannot be masked.
+        TypeError: If there is no text tokenizer.
     """
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import text_tokenizer
@@ -144,8 +140,8 @@ def reading(
             f"tokenizer is a {type(tokenizer).__name__}; examples are read with a text tokenizer."
         )
     inner = unwrap(model)
-    one = read(inner, tokenizer, first, 0, unit=unit, pieces=pieces, mask=False)
-    run = trace(model, tokenizer, input_ids=list(one.ids))
+    example = read(inner, tokenizer, first, 0, unit=unit, pieces=pieces, mask=False)
+    run = trace(model, tokenizer, input_ids=list(example.ids))
     causal = bool(run.is_causal())
     can_mask = getattr(reader, "mask_token_id", None) is not None
     if mask_target and not can_mask:
@@ -155,11 +151,11 @@ def reading(
 
 
 def sink_warning(first: int, of: int) -> str:
-    """Return what a reader must know where cues stand in the place to which attention goes for nothing.
+    """Return a warning if cues stand where attention rests whatever the text says; "" if none does.
 
     Args:
-        first: In how many examples one does, see `rests`.
-        of: Of how many.
+        first: Number of examples in which a cue does, see `rests`.
+        of: Number of examples.
     """
     if not first:
         return ""
@@ -170,7 +166,7 @@ def sink_warning(first: int, of: int) -> str:
 
 
 def rests(example: Example) -> bool:
-    """Return whether a cue is the first token, and that no special one."""
+    """Return whether a cue is the first token, and not a special one."""
     return 0 in example.cues and not example.special[0]
 
 
@@ -183,9 +179,9 @@ def traced(model: Any, tokenizer: Any, examples: Sequence[Example]) -> list[Any]
     width = max(len(example.ids) for example in examples)
     ids = torch.zeros(len(examples), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
-    for place, example in enumerate(examples):
-        ids[place, : len(example.ids)] = torch.tensor(example.ids)
-        mask[place, : len(example.ids)] = 1
+    for row, example in enumerate(examples):
+        ids[row, : len(example.ids)] = torch.tensor(example.ids)
+        mask[row, : len(example.ids)] = 1
     traces = trace(model, tokenizer, input_ids=ids, attention_mask=mask)
     return traces if isinstance(traces, list) else [traces]
 
@@ -194,7 +190,7 @@ def rows_read(example: Example, row: str) -> list[int]:
     """Return the rows that are read: the target's, or that of the token before it.
 
     Raises:
-        ValueError: Where no token stands before the target.
+        ValueError: If no token stands before the target.
     """
     if row == "target":
         return list(example.target)
@@ -204,19 +200,19 @@ def rows_read(example: Example, row: str) -> list[int]:
     return [first - 1]
 
 
-def seen(n: int, row: int, *, causal: bool) -> NDArray[np.bool_]:
+def seen(n: int, row: int, *, causal: bool) -> Bools:
     """Return which of n tokens a row can see."""
     return np.arange(n) <= row if causal else np.ones(n, dtype=bool)
 
 
-def indicator(tokens: Sequence[int], n: int) -> NDArray[np.float64]:
+def indicator(tokens: Sequence[int], n: int) -> Float:
     """Return the vector [n] that is 1 on some tokens and 0 elsewhere."""
     vector = np.zeros(n)
     vector[list(tokens)] = 1.0
     return vector
 
 
-def shares(rows: NDArray[np.float64], normalize: str) -> NDArray[np.float64]:
+def shares(rows: Float, normalize: str) -> Float:
     """Return rows divided by the sums of their absolute values; a row of zeros stays zero."""
     if normalize == "none":
         return rows

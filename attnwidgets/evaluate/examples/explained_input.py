@@ -1,4 +1,4 @@
-"""What is evaluated: traces, and the explanations of each by name."""
+"""Inputs of an evaluation: traces, each with its explanations by name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
-from attnwidgets.evaluate.examples.method_specs import named
+from attnwidgets.evaluate.examples.method_specs import function_of, name_of
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import require_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sized
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace import Trace
 
@@ -32,15 +31,26 @@ class ExplainedInput:
 
     Attributes:
         trace: The trace.
-        values: What each explanation says of every element [element], by name.
+        values: The values of each explanation [element], by name.
         unit: The elements.
-        stack: Whose they are.
+        stack: The stack they belong to.
     """
 
     trace: Trace
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, Float]
     unit: Unit
     stack: str
+
+
+def as_list(given: Any) -> list[Any]:
+    """Return one thing, or a list or tuple of things, as a list."""
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def require_one_each(name: str, values: Sized, traces: Sized) -> None:
+    """Raise ValueError unless there are as many values as traces."""
+    if len(values) != len(traces):
+        raise ValueError(f"{name} has {len(values)} for {len(traces)} traces: give one for each.")
 
 
 def explained(
@@ -50,155 +60,155 @@ def explained(
 
     Args:
         traces: A trace, or several.
-        explanations: Attributions of the trace, or a list of them, one for each trace; a name in
-            `aw.methods()`, a pair (name, options), or a function of a trace; or a mapping from names to any
-            of these.
-        target: What methods given by name explain.
-        function: Who asks, for messages.
-        unit: The unit to read all of them in; None: the one that they are in.
+        explanations: Attributions of the trace, or a list of them, one per trace; a name in `aw.methods()`, a
+            pair (name, options), or a function of a trace; or a mapping from names to any of these.
+        target: The target that methods given by name explain.
+        function: Name of the calling function, for messages.
+        unit: The unit to read all of them in; None for the unit they are in.
 
     Raises:
-        TypeError: Where an explanation is none; a map says how to make it one.
-        ValueError: Where one has several targets, is of another input, or units differ.
+        TypeError: If an explanation is a map (the message says how to make a vector of it), or none at all.
+        ValueError: If one has several targets or belongs to another input, or units differ.
     """
-    single = not isinstance(traces, Sequence)
-    every = [traces] if single else list(traces)
-    if not every:
-        raise ValueError("traces is empty: give a trace, or several.")
-    for trace in every:
+    traces = list(traces) if isinstance(traces, Sequence) else [traces]
+    if not traces:
+        raise ValueError("traces is empty: give one or several.")
+    for trace in traces:
         require_trace(trace, function)
-    given = by_name(explanations)
-    if not given:
+    methods_by_name = {str(name): method for name, method in by_name(explanations).items()}
+    if not methods_by_name:
         raise ValueError("explanations is empty: give at least one.")
-    sources = {str(name): source_of(one, len(every), str(name), target) for name, one in given.items()}
-    found = []
-    for number, trace in enumerate(every):
-        own: dict[str, NDArray[np.float64]] = {}
-        elements: Unit | None = None
-        stack = ""
+    sources = {name: source_of(method, len(traces), name, target) for name, method in methods_by_name.items()}
+    inputs = []
+    for number, trace in enumerate(traces):
+        singles = {}
         for name, source in sources.items():
-            one = require_single(source(number, trace), name)
-            one = one if unit is None else one.to(unit)
-            side = stack_of_axis(one.axis, one.stack, trace, name, f"traces[{number}]")
-            if elements is not None and (one.unit, side) != (elements.name, stack):
+            single = require_single(source(number, trace), name)
+            singles[name] = single if unit is None else single.to(unit)
+        stacks = {
+            name: stack_of_axis(single.axis, single.stack, trace, name, f"traces[{number}]")
+            for name, single in singles.items()
+        }
+        first = next(iter(singles))
+        for name, single in singles.items():
+            if (single.unit, stacks[name]) != (singles[first].unit, stacks[first]):
                 raise ValueError(
-                    f"explanation {name!r} is by {one.unit} of stack {side!r}, the first by {elements.name} "
-                    f"of {stack!r}: pass unit='...' to read all of them in one."
+                    f"explanation {name!r} is by {single.unit} of stack {stacks[name]!r}, the first by "
+                    f"{singles[first].unit} of {stacks[first]!r}: pass unit='...' to read all of them in one."
                 )
-            elements, stack = one.source_unit, side
-            own[name] = np.asarray(one.values, dtype=np.float64)
-        if elements is None:
-            continue
-        found.append(ExplainedInput(trace, own, elements, stack))
-    return found
+        values = {name: np.asarray(single.values, dtype=np.float64) for name, single in singles.items()}
+        inputs.append(ExplainedInput(trace, values, singles[first].source_unit, stacks[first]))
+    return inputs
 
 
 def watched(inputs: Sequence[ExplainedInput]) -> Iterable[ExplainedInput]:
-    """Return the inputs, under a progress bar where there are several."""
+    """Return the inputs, under a progress bar if there are several."""
     return progress(inputs, "scoring") if len(inputs) > 1 else inputs
 
 
-def is_constant(values: NDArray[np.float64]) -> bool:
+def is_constant(values: Float) -> bool:
     """Return whether several values are all equal, so that they rank nothing."""
     return len(values) > 1 and bool((values == values[0]).all())
 
 
 def by_name(explanations: Any) -> Mapping[Any, Any]:
-    """Return explanations, and what gives some, by the names that tables give them.
+    """Return explanations, or methods that make them, by the names that tables give them.
 
-    A list of Attributions has one for every trace; a list of methods has several methods.
+    A list of Attributions holds one per trace; a list of methods holds several methods.
     """
     if isinstance(explanations, Mapping):
         return explanations
-    several = isinstance(explanations, list) and not _is_list_of_results(explanations)
-    return {result_name(one): one for one in (explanations if several else [explanations])}
+    several = isinstance(explanations, list) and not _is_finished(explanations)
+    return {result_name(method): method for method in (explanations if several else [explanations])}
 
 
-def result_name(one: Any) -> str:
-    """Return what an explanation, a list of them, or what gives one is called."""
-    if isinstance(one, (Attributions, MixingMap)):
-        return str(one.method)
-    if _is_list_of_results(one):
-        return str(one[0].method)
-    return next(iter(named(one)))
+def result_name(explanation: Any) -> str:
+    """Return the name of an explanation, of a list of them, or of a method."""
+    if _is_finished(explanation):
+        return str(as_list(explanation)[0].method)
+    return name_of(explanation)
 
 
-def _is_list_of_results(one: Any) -> bool:
-    return isinstance(one, list) and bool(one) and isinstance(one[0], (Attributions, MixingMap))
+def _is_finished(explanation: Any) -> bool:
+    """Return whether this is an explanation, or a list of them, and not a method."""
+    first = explanation[0] if isinstance(explanation, list) and explanation else explanation
+    return isinstance(first, (Attributions, MixingMap))
 
 
 def source_of(
-    one: Any, n: int, name: str, target: Any, *, finished: bool = True
+    explanation: Any, n: int, name: str, target: Any, *, finished: bool = True
 ) -> Callable[[int, Trace], Any]:
-    """Return a function of a trace's number and the trace.
+    """Return a function of a trace's number and the trace that gives an explanation.
 
     Args:
-        one: An explanation, a list of them, or what gives one.
-        n: How many traces there are.
-        name: What it is called, for messages.
-        target: What methods given by name explain.
-        finished: Whether an explanation that is there already will do.
+        explanation: An explanation, a list of them, or a method.
+        n: Number of traces.
+        name: Its name, for messages.
+        target: The target that methods given by name explain.
+        finished: Whether explanations that are computed already are accepted.
 
     Raises:
-        TypeError: Where it will not.
-        ValueError: Where there are not as many as traces.
+        TypeError: If they are not.
+        ValueError: If there is not one per trace.
     """
-    if not finished and (isinstance(one, (Attributions, MixingMap)) or _is_list_of_results(one)):
-        raise TypeError(
-            f"explanation {name!r} is finished, and is needed for other inputs too: give its method, by "
-            "name, as (name, options), or as a function of a trace."
-        )
-    if isinstance(one, (Attributions, MixingMap)) or _is_list_of_results(one):
-        several = list(one) if isinstance(one, list) else [one]
-        if len(several) != n:
-            raise ValueError(f"explanation {name!r} has {len(several)} for {n} traces: give one for each.")
-        return lambda number, _: several[number]
-    spec = (one, {}) if isinstance(one, str) else one
+    if _is_finished(explanation):
+        if not finished:
+            raise TypeError(
+                f"explanation {name!r} is finished, and is needed for other inputs too: give its method, by "
+                "name, as (name, options), or as a function of a trace."
+            )
+        results = as_list(explanation)
+        if len(results) != n:
+            raise ValueError(f"explanation {name!r} has {len(results)} for {n} traces: give one for each.")
+        return lambda number, _: results[number]
+    spec = (explanation, {}) if isinstance(explanation, str) else explanation
+    name_of(spec)
     if isinstance(spec, tuple):
         function = methods()[spec[0]].function
         if target is not None and "target" in inspect.signature(function).parameters:
             spec = (spec[0], {"target": target, **spec[1]})
-    call = next(iter(named([spec]).values()))
+    call = function_of(spec)
     return lambda _, trace: call(trace)
 
 
-def require_single(one: Any, name: str) -> Attributions:
+def require_single(explanation: Any, name: str) -> Attributions:
     """Return an explanation of one target.
 
     Raises:
-        TypeError: Where it is none; a map says how to make it one.
-        ValueError: Where it has several targets.
+        TypeError: If it is a map (the message says how to make a vector of it), or no explanation.
+        ValueError: If it has several targets.
     """
-    if isinstance(one, MixingMap):
+    if isinstance(explanation, MixingMap):
         raise TypeError(
             f"explanation {name!r} is a map: make a vector of it first, .to_attributions('row', query='cls') "
             "or another scheme, of one layer, .select(layer=-1)."
         )
-    if not isinstance(one, Attributions):
-        raise TypeError(f"explanation {name!r} is a {type(one).__name__}, not Attributions.")
-    if len(one.shape) > 1:
+    if not isinstance(explanation, Attributions):
+        raise TypeError(f"explanation {name!r} is a {type(explanation).__name__}, not Attributions.")
+    if len(explanation.shape) > 1:
         raise ValueError(
-            f"explanation {name!r} is of several targets, {listed(one.targets)}: take one, .select(target)."
+            f"explanation {name!r} has several targets, {listed(explanation.targets)}: use one, "
+            ".select(target)."
         )
-    return one
+    return explanation
 
 
 def stack_of_axis(axis: TokenAxis, stack: str, trace: Trace, name: str, whose: str) -> str:
     """Return the stack whose tokens an explanation is about.
 
     Args:
-        axis: What it is about.
+        axis: The axis of its elements.
         stack: The stack that it names.
         trace: The input.
-        name: What the explanation is called, for messages.
-        whose: What the trace is called, for messages.
+        name: Name of the explanation, for messages.
+        whose: Name of the trace, for messages.
 
     Raises:
-        ValueError: Where it is of another input.
+        ValueError: If the explanation belongs to another input.
     """
     stack = stack if stack in trace.stacks else trace.default_stack
     if stack == "cross":
-        # Sources of cross-attention are the encoder's tokens, unless its queries were asked about.
+        # Cross-attention reads the encoder's tokens; only its queries are the decoder's.
         query, key = trace.axes("cross")
         stack = "decoder" if axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
     tokens = trace.axes(stack)[0].tokens if stack in trace.stacks else ()

@@ -1,4 +1,4 @@
-"""Human rationales: the words that a person names as the reason, found again among the model's elements."""
+"""Human rationales: the words that a person names as the reason, located among the model's elements."""
 
 from __future__ import annotations
 
@@ -15,46 +15,55 @@ _PAIR = 2
 
 
 def rationale_elements(trace: Trace, rationale: Any, unit: str | Unit = "token") -> tuple[int, ...]:
-    """Return the elements of a unit that a rationale lies in, in order.
+    """Return the elements of a unit that a rationale covers, in order.
 
-    An element belongs to it if one of its characters does.
+    An element is covered if the rationale covers one of its characters.
 
     Args:
-        trace: Of a text and a fast tokenizer, where characters are given.
+        trace: What `aw.trace` returned; for spans of characters, of one text by a fast tokenizer.
         rationale: Spans (start, stop) of characters in the text; numbers of elements of the unit; or an
             object with such a `rationale` (`aw.demo_texts()`).
-        unit: The unit, of the trace's default stack.
+        unit: The unit, of the trace's default stack: "token", "word", ...
 
     Raises:
-        ValueError: Where a span or an element is not in the text, or the tokenizer reports no characters.
-        TypeError: Where it is neither.
+        ValueError: If a span or an element is not in the text, or the tokenizer reports no characters.
+        TypeError: If the rationale is of another type.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
+        >>> trace.units["word"].labels
+        ('[CLS]', 'A', 'fine', 'film', '.', '[SEP]')
+        >>> aw.evaluate.rationale_elements(trace, [(2, 6)], "word")
+        (2,)
     """
     elements = trace.units[unit] if isinstance(unit, str) else unit
     given = getattr(rationale, "rationale", rationale)
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise TypeError(
-            f"rationale is a {type(given).__name__}; it is a list of spans (start, stop) or of elements."
+            f"rationale is a {type(given).__name__}; give a list of spans (start, stop) or of elements."
         )
-    if all(hasattr(one, "__index__") for one in given):
-        for one in given:
-            if not 0 <= one < len(elements):
+    if all(hasattr(number, "__index__") for number in given):
+        for number in given:
+            if not 0 <= number < len(elements):
                 raise ValueError(
-                    f"rationale names element {one}; there are {elements.name}s 0 to {len(elements) - 1}."
+                    f"rationale has element {number}; there are {elements.name}s 0 to {len(elements) - 1}."
                 )
-        return tuple(sorted({int(one) for one in given}))
-    places = _characters(trace)
+        return tuple(sorted({int(number) for number in given}))
+    token_spans = _character_spans(trace)
     tokens: set[int] = set()
-    for one in given:
-        if len(one) != _PAIR or not 0 <= one[0] < one[1] <= len(trace.text):
+    for span in given:
+        if len(span) != _PAIR or not 0 <= span[0] < span[1] <= len(trace.text):
             raise ValueError(
-                f"rationale has {one!r}; a span is (start, stop) of characters, 0 to {len(trace.text)} here."
+                f"rationale has {span!r}; a span is (start, stop) of characters, 0 to {len(trace.text)} here."
             )
-        tokens |= {at for at, (begin, end) in enumerate(places) if begin < one[1] and end > one[0]}
+        tokens |= {
+            token for token, (begin, end) in enumerate(token_spans) if begin < span[1] and end > span[0]
+        }
     return tuple(number for number, span in enumerate(elements.spans) if tokens & set(span))
 
 
-def _characters(trace: Trace) -> list[tuple[int, int]]:
-    """Return where every token lies in the text, without the blank before it."""
+def _character_spans(trace: Trace) -> list[tuple[int, int]]:
+    """Return the characters of every token, without the blank before it."""
     from attnwidgets.tracing.recording.inputs import encode, text_tokenizer
     from attnwidgets.tracing.text.axes import trim
 

@@ -1,1 +1,1 @@
-"""Questions asked of an explanation, one a file."""
+"""The metrics: faithfulness, plausibility, stability, complexity and agreement of explanations."""

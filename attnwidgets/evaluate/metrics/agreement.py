@@ -1,4 +1,4 @@
-"""aw.agreement: how alike methods rank tokens, with what that does and does not show."""
+"""aw.agreement: how alike methods rank tokens, and what that does and does not show."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed, spoken_range
+from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.metrics.agreement_matrix import Agreement
 from attnwidgets.evaluate.metrics.rank_measures import is_constant, kendall, spearman, top_k_overlap
+from attnwidgets.evaluate.removals.ordering import BY
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.free_memory import forceable
@@ -19,14 +21,11 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    Float = NDArray[np.float64]
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.removals.ordering import By
 
 Measure = Literal["spearman", "kendall", "top_k"]
 MEASURES: tuple[Measure, ...] = ("spearman", "kendall", "top_k")
-OVER = ("rows", "all")
-_BY = ("value", "magnitude")
 _QUARTER = 4
 _TWO = 2
 PAPERS = {
@@ -35,57 +34,65 @@ PAPERS = {
     "top_k": "Krishna et al. 2024, The Disagreement Problem in Explainable Machine Learning (feature "
     "agreement)",
 }
+_CORRELATIONS = {"spearman": spearman, "kendall": kendall}
 
 
 @forceable
+@documented
 def agreement(
     items: Mapping[str, Any] | Sequence[Any],
     measure: Measure = "spearman",
     *,
     names: Sequence[str] | None = None,
     k: int | None = None,
-    by: Literal["value", "magnitude"] = "value",
+    by: By = "value",
     over: Literal["rows", "all"] = "rows",
     special: bool = True,
 ) -> Agreement:
-    """Return how alike explanations of one text rank its elements, every one against every other.
+    """Return how alike explanations of one text rank its elements, each against every other.
 
     Args:
         items: Attributions, or maps of one layer and one head (`.select(layer=3).mean()`), all of the same
             elements; a mapping names them.
         measure: "spearman" (rank correlation, equal values sharing their mean rank), "kendall" (tau-b) or
-            "top_k" (the share of the k highest elements in common; ties at the last place count in part).
-        names: What the items are called; by default their titles.
+            "top_k" (the share of the k highest elements in common; ties for the last place count in part).
+        names: Names of the items; by default their titles.
         k: For "top_k": how many; by default a quarter of the elements, at least one.
-        by: Rank by "value", so that the most negative comes last, or by "magnitude", as is often done with
-            signed attributions.
+        by: Rank by "value", which puts the most negative last, or by "magnitude", as is common for signed
+            attributions.
         over: For maps: the mean over "rows" (how every query ranks its keys), or one ranking of "all"
-            entries, in which rows of a causal map differ by their length alone. Rows that leave nothing to
-            rank are left out: those of fewer than two keys, or for "top_k" of k keys and less.
-        special: Whether special elements ([CLS], [SEP]) take part; a sink in one makes methods agree.
+            entries, in which rows of a causal map differ by their length alone. Rows too short to rank are
+            left out: those of fewer than two keys, or for "top_k" of at most k keys.
+        special: Count special elements ([CLS], [SEP]); a sink in one makes methods agree.
+        force: {force}
 
     Returns:
-        Agreement [item, item], symmetric, ones on its diagonal, never NaN: a constant vector, which ranks
-        nothing, scores 0 with others in correlation, and is named in `.warning`. Of causal maps the entries
-        that every one of them can see are compared. Read `.caveat` with it: what agreement does not show.
+        Agreement [item, item], symmetric, with ones on the diagonal, never NaN: a constant vector ranks
+        nothing, correlates 0 with others, and is named in `.warning`. Causal maps are compared in the entries
+        that all of them can see. Read `.caveat` with it: what agreement does not show.
 
     Raises:
-        TypeError: Where an item is neither Attributions nor a map, or both kinds are mixed.
-        ValueError: Where there are fewer than two, units or elements differ (the first is named), a map has
-            several layers or heads, or an option is out of its range.
+        TypeError: If an item is neither Attributions nor a map, or both kinds are mixed.
+        ValueError: If there are fewer than two items, units or elements differ (the message names the first),
+            a map has several layers or heads, or an option is out of range.
 
     Source: Krishna et al. 2024 for the overlap of the highest; Neely et al. 2021 (Order in the Court) and
     Jain and Wallace 2019 (Attention is not Explanation) for what such correlations were taken to show.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
+        >>> found = aw.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
+        >>> found.names, found.shape
+        (('gradient', 'lrp'), (2, 2))
     """
-    for what, value, choices in (("measure", measure, MEASURES), ("by", by, _BY), ("over", over, OVER)):
-        if value not in choices:
-            near = suggest(str(value), choices)
-            raise ValueError(f"{what} {value!r} is not one of {listed(choices)}.{near}")
+    require_choice("measure", measure, MEASURES)
+    require_choice("by", by, BY)
+    require_choice("over", over, ("rows", "all"))
     if k is not None and measure != "top_k":
         raise ValueError(f"k={k!r} is for measure='top_k', not {measure!r}.")
-    called, given = _named(items, names)
-    _require_alike(called, given)
-    rows = _rows(given, called, over=over, special=special)
+    labels, given = _named(items, names)
+    _require_alike(labels, given)
+    rows = _rows(given, labels, over=over, special=special)
     if by == "magnitude":
         rows = [[np.abs(vector) for vector in row] for row in rows]
     longest = max(len(row[0]) for row in rows)
@@ -96,13 +103,13 @@ def agreement(
     least = _TWO if k is None else k + 1
     kept = [row for row in rows if len(row[0]) >= least]
     if not kept:
-        raise ValueError(f"there is nothing to rank: {longest} elements where {least} are needed.")
-    matrix = _matrix(kept, _measure(measure, k))
-    constant = [name for place, name in enumerate(called) if all(is_constant(row[place]) for row in kept)]
+        raise ValueError(f"there is nothing to rank: {longest} elements, and {least} are needed.")
+    score = partial(top_k_overlap, k=k or 1) if measure == "top_k" else _CORRELATIONS[measure]
+    constant = [name for item, name in enumerate(labels) if all(is_constant(row[item]) for row in kept)]
     first = given[0]
     return Agreement(
-        matrix,
-        names=called,
+        _matrix(kept, score),
+        names=labels,
         measure=measure,
         k=k,
         n_elements=max(len(row[0]) for row in kept),
@@ -121,20 +128,14 @@ def agreement(
     )
 
 
-def _measure(measure: Measure, k: int | None) -> Callable[[Float, Float], float]:
-    if measure == "top_k":
-        return partial(top_k_overlap, k=k or 1)
-    return spearman if measure == "spearman" else kendall
-
-
 def _matrix(rows: list[list[Float]], score: Callable[[Float, Float], float]) -> Float:
     n = len(rows[0])
-    found = np.eye(n)
+    matrix = np.eye(n)
     for first in range(n):
         for second in range(first):
             mean = float(np.mean([score(row[first], row[second]) for row in rows]))
-            found[first, second] = found[second, first] = mean
-    return found
+            matrix[first, second] = matrix[second, first] = mean
+    return matrix
 
 
 def _named(
@@ -142,33 +143,33 @@ def _named(
 ) -> tuple[list[str], list[Any]]:
     """Return names and items; titles that repeat are numbered."""
     if isinstance(items, (MixingMap, Attributions, str)):
-        raise TypeError("items is one thing: give a list of two or more, or a mapping from names to them.")
+        raise TypeError(
+            "items is a single explanation: give a list of two or more, or a mapping from names to them."
+        )
     if isinstance(items, Mapping):
         names = list(items) if names is None else names
         items = list(items.values())
     given = list(items)
-    for place, item in enumerate(given):
+    for number, item in enumerate(given):
         if not isinstance(item, (MixingMap, Attributions)):
             raise TypeError(
-                f"items[{place}] is a {type(item).__name__}, neither Attributions nor a MixingMap."
+                f"items[{number}] is a {type(item).__name__}, neither Attributions nor a MixingMap."
             )
     if len(given) < _TWO:
         raise ValueError(f"items has {len(given)}: agreement is between two or more.")
-    called = [item.title for item in given] if names is None else [str(name) for name in names]
-    if len(called) != len(given):
-        raise ValueError(f"names has {len(called)} entries for {len(given)} items.")
-    if names is not None and len(set(called)) < len(called):
-        raise ValueError(f"names has one twice: {listed(called)}.")
-    seen: dict[str, int] = {}
-    for place, name in enumerate(called):
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] > 1:
-            called[place] = f"{name} ({seen[name]})"
-    return called, given
+    labels = [item.title for item in given] if names is None else [str(name) for name in names]
+    if len(labels) != len(given):
+        raise ValueError(f"names has {len(labels)} entries for {len(given)} items.")
+    if names is not None and len(set(labels)) < len(labels):
+        raise ValueError(f"names has one twice: {listed(labels)}.")
+    counts = [labels[: number + 1].count(label) for number, label in enumerate(labels)]
+    return [
+        f"{label} ({count})" if count > 1 else label for label, count in zip(labels, counts, strict=True)
+    ], given
 
 
 def _require_alike(names: list[str], given: list[Any]) -> None:
-    """Raise where two items are not about the same elements."""
+    """Raise an error if two items are not about the same elements."""
     first = given[0]
     for name, item in zip(names, given, strict=True):
         if isinstance(item, MixingMap) is not isinstance(first, MixingMap):
@@ -181,42 +182,37 @@ def _require_alike(names: list[str], given: list[Any]) -> None:
                 f"{name!r} is by {item.unit}, {names[0]!r} by {first.unit}: read both in one unit, "
                 f".to({first.unit!r})."
             )
-        for side, own, other in zip(_sides(item), _labels(item), _labels(first), strict=True):
-            differ = next((i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), None)
-            if differ is not None or len(own) != len(other):
+        for side, labels in _labels(item).items():
+            others = _labels(first)[side]
+            differ = next((i for i, (a, b) in enumerate(zip(labels, others, strict=False)) if a != b), None)
+            if differ is not None or len(labels) != len(others):
                 where = (
-                    f"{len(own)} {side} elements, {names[0]!r} {len(other)}"
+                    f"{len(labels)} {side} elements, {names[0]!r} {len(others)}"
                     if differ is None
-                    else f"{own[differ]!r} as {side} element {differ}, {names[0]!r} {other[differ]!r}"
+                    else f"{labels[differ]!r} as {side} element {differ}, {names[0]!r} {others[differ]!r}"
                 )
                 raise ValueError(
-                    f"{name!r} has {where}: agreement is about the same elements. Models with different "
-                    "tokens can be compared by word: .to('word')."
+                    f"{name!r} has {where}: agreement needs the same elements. Models with different tokens "
+                    "can be compared by word: .to('word')."
                 )
         if isinstance(item, MixingMap):
-            _require_one_matrix(name, item)
+            for axis, numbers in (("layer", item.layers), ("head", item.heads or ())):
+                if len(numbers) > 1:
+                    raise ValueError(
+                        f"{name!r} has {axis}s {spoken_range(numbers)}: use one, .select({axis}=...), or "
+                        f".mean({axis!r})."
+                    )
         elif len(item.targets) != len(first.targets):
             raise ValueError(
                 f"{name!r} has {len(item.targets)} targets, {names[0]!r} {len(first.targets)}: "
-                "take one of each, .select(target)."
+                "use one of each, .select(target)."
             )
 
 
-def _require_one_matrix(name: str, item: MixingMap) -> None:
-    if len(item.layers) > 1:
-        said = spoken_range(item.layers)
-        raise ValueError(f"{name!r} has layers {said}: take one, .select(layer=...), or .mean('layer').")
-    if item.heads is not None and len(item.heads) > 1:
-        said = spoken_range(item.heads)
-        raise ValueError(f"{name!r} has heads {said}: take one, .select(head=...), or .mean('head').")
-
-
-def _sides(item: Any) -> tuple[str, ...]:
-    return ("query", "key") if isinstance(item, MixingMap) else ("source",)
-
-
-def _labels(item: Any) -> tuple[tuple[str, ...], ...]:
-    return (item.query_labels, item.key_labels) if isinstance(item, MixingMap) else (item.labels,)
+def _labels(item: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(item, MixingMap):
+        return {"query": item.query_labels, "key": item.key_labels}
+    return {"source": item.labels}
 
 
 def _rows(given: list[Any], names: list[str], *, over: str, special: bool) -> list[list[Float]]:

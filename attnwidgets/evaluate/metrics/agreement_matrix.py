@@ -1,4 +1,4 @@
-"""Agreement: how alike explanations rank, every one against every other, as a labelled matrix."""
+"""Agreement: how alike explanations rank, each against every other, as a labelled matrix."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
 
 CAVEAT = (
     "Agreement says that methods rank the elements of this text alike. It does not say that any of them is "
     "right: methods that share an ingredient (the attention weights, the size of embeddings, a sink at a "
     "special token, the position) agree for that reason, and may be wrong together. Disagreement does not "
-    "say which of them to doubt, nor that one is wrong: where several elements say the same, faithful "
+    "say which method to doubt, nor that one is wrong: if several elements carry the same evidence, faithful "
     "methods may choose among them differently. Whether a method is faithful is a question for the model "
-    "(remove what it names and see), not for another method. One text says little of others."
+    "(remove what it names and see), not for another method. One text says little about others."
 )
 TITLES = {
     "spearman": "Spearman's rank correlation",
     "kendall": "Kendall's tau-b",
     "top_k": "overlap of the highest",
 }
+_LABELS = ("names", "measure", "k", "n_elements", "n_rows")
 _LEFT = "text-align:left;padding:2px 8px;font-weight:normal"
 _CELL = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums"
-# The colours of a scorecard: tinted so little that the notebook's own ink can be read on it.
+# The colours of a scorecard: so light that the notebook's own text colour stays legible on them.
 _POSITIVE, _NEGATIVE, _STRONGEST = "37,99,235", "217,119,6", 0.5
 
 
@@ -46,15 +48,22 @@ class Agreement(Explanation):
 
     Args:
         values: [item, item]; copied.
-        names: What the items are called.
+        names: Names of the items.
         measure: "spearman", "kendall" (-1 to 1, 0 by chance) or "top_k" (0 to 1, see `chance`).
-        k: Of "top_k".
-        n_elements: How many elements were ranked, in the longest row.
-        n_rows: How many rankings it is the mean of.
-        method, unit, stack, provenance, trace_id, warning, predictions: see `Explanation`.
+        k: How many elements "top_k" compares.
+        n_elements: Number of elements ranked, in the longest row.
+        n_rows: Number of rankings averaged over.
+        unit: Unit of the elements.
+        method: Name of the method.
+        stack: Stack of the elements.
+        provenance: How the numbers came about.
+        trace_id: The trace that they belong to.
+        warning: What a reader must know, or "".
+        predictions: What the model predicted.
+        dtype: "float32" or "float64".
 
     Raises:
-        ValueError: Where the matrix does not fit the names.
+        ValueError: If the matrix does not fit the names.
     """
 
     kind = "Agreement"
@@ -63,7 +72,7 @@ class Agreement(Explanation):
     k: int | None
     n_elements: int
     n_rows: int
-    _exact: NDArray[np.float64]
+    _exact: Float
 
     def __init__(
         self,
@@ -76,15 +85,29 @@ class Agreement(Explanation):
         n_rows: int = 1,
         unit: str = "token",
         method: str = "agreement",
-        **common: Any,
+        stack: str = "self",
+        provenance: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+        warning: str = "",
+        predictions: Outcomes | None = None,
+        dtype: str | None = None,
     ) -> None:
         array = np.array(values, dtype=np.float64)
         if array.shape != (len(names), len(names)) or not np.isfinite(array).all():
             raise ValueError(
-                f"values has shape {array.shape}; finite numbers [item, item] of {listed(names)} are due."
+                f"values has shape {array.shape}; it must be finite numbers [item, item] of {listed(names)}."
             )
         array.flags.writeable = False
-        self._set_common(unit=unit, method=method, **common)
+        self._set_common(
+            unit=unit,
+            method=method,
+            stack=stack,
+            provenance=provenance,
+            trace_id=trace_id,
+            warning=warning,
+            predictions=predictions,
+            dtype=dtype,
+        )
         self._set(
             names=tuple(names),
             measure=measure,
@@ -110,7 +133,7 @@ class Agreement(Explanation):
         return read_only(as_floats(self._exact, "float32"))
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Float:
         """[item, item] in float64 (read-only)."""
         return self._exact
 
@@ -121,25 +144,25 @@ class Agreement(Explanation):
 
     @property
     def chance(self) -> float:
-        """What two unrelated rankings score on average: 0 in correlation, k/n in overlap (longest row)."""
+        """Mean score of two unrelated rankings: 0 for a correlation, k/n for the overlap (longest row)."""
         return 0.0 if self.k is None else self.k / self.n_elements
 
     @property
     def title(self) -> str:
         """The measure and what it was taken over."""
-        named = TITLES.get(self.measure, self.measure) + (f" {self.k}" if self.k is not None else "")
+        measure = TITLES.get(self.measure, self.measure) + (f" {self.k}" if self.k is not None else "")
         rows = f", mean over {self.n_rows} rows" if self.n_rows > 1 else ""
-        return f"{named} of {self.n_elements} {self.unit}s{rows}"
+        return f"{measure} of {self.n_elements} {self.unit}s{rows}"
 
     def between(self, first: str, second: str) -> float:
         """Return the agreement of two items by name.
 
         Raises:
-            KeyError: Where there is no such item; the message lists them.
+            KeyError: If there is no such item; the message lists them.
         """
         for name in (first, second):
             if name not in self.names:
-                raise KeyError(f"{name!r} is not here; there is {listed(self.names)}.")
+                raise KeyError(f"there is no item {name!r}, only {listed(self.names)}.")
         return float(self._exact[self.names.index(first), self.names.index(second)])
 
     def _columns(self) -> Iterator[Columns]:
@@ -150,8 +173,12 @@ class Agreement(Explanation):
         """Return the matrix as a pandas DataFrame with names on both sides."""
         return super().to_dataframe().set_index("").rename_axis(None)
 
-    def plot(self, title: str | None = None, **_: Any) -> Figure:
-        """Return a matplotlib figure of the matrix, with its numbers."""
+    def plot(self, title: str | None = None) -> Figure:
+        """Return a matplotlib figure of the matrix, with its numbers.
+
+        Args:
+            title: Heading; by default the measure and what it was taken over.
+        """
         from attnwidgets.figures.drawing import colour_scale, figure_of, heading, ink_on, label_axis, put
 
         n = len(self.names)
@@ -178,14 +205,14 @@ class Agreement(Explanation):
             for name, values in zip(self.names, self._exact, strict=True)
         )
         notes = [self.title + (f" (by chance {self.chance:.2f})" if self.k is not None else ""), self.warning]
-        said = "".join(
+        told = "".join(
             f"<div style='font-size:85%;opacity:.75;max-width:46em'>{_text(note, 900)}</div>"
             for note in (*notes, self.caveat)
             if note
         )
         return (
             "<div style='overflow-x:auto'><table style='border-collapse:collapse;margin:0 0 8px'>"
-            f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>{said}</div>"
+            f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>{told}</div>"
         )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -193,14 +220,14 @@ class Agreement(Explanation):
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
-        plain = {name: getattr(self, name) for name in ("measure", "k", "n_elements", "n_rows")}
+        labels = {name: getattr(self, name) for name in _LABELS}
         arrays: dict[str, Any] = {"values": self._exact}
-        return self._describe_common() | plain | {"names": list(self.names)}, arrays
+        return self._describe_common() | labels | {"names": list(self.names)}, arrays
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the agreement that `to_description` described."""
-        labels = {name: described[name] for name in ("names", "measure", "k", "n_elements", "n_rows")}
+        labels = {name: described[name] for name in _LABELS}
         return cls(arrays["values"], **labels, **restore_common(described))
 
 

@@ -1,4 +1,4 @@
-"""Other attention, the same prediction? Permuted, uniform and adversarial rows in the place of the model's.
+"""Whether other attention gives the same prediction: rows permuted, made uniform, or chosen adversarially.
 
 Jain and Wallace 2019, Attention is not Explanation; Wiegreffe and Pinter 2019, Attention is not not
 Explanation.
@@ -13,25 +13,24 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
+from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.explained_input import as_list
 from attnwidgets.evaluate.scorecards.build import scored
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
     from attnwidgets.tracing.trace import Trace
 
-    Float = NDArray[np.float64]
-
 EPSILON = 0.01
-"""What Jain and Wallace allow a classifier's answer to move (0.05 for answers to questions)."""
-_LARGEST = float(np.log(2))
-_ONE = "undefined where a model returns one number alone: there are no other answers to move to"
+"""How far Jain and Wallace let the answer of a classifier move (0.05 for answers to questions)."""
+_ONE = "undefined for a model that returns a single number: there are no other answers to move to"
 
 
 def total_variation(p: Any, q: Any) -> Float:
@@ -39,19 +38,8 @@ def total_variation(p: Any, q: Any) -> Float:
     return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1) / 2
 
 
-def jensen_shannon(p: Any, q: Any) -> Float:
-    """Return the Jensen-Shannon divergence over the last axis, 0 to log 2 nats."""
-    first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    middle = (first + second) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = [
-            np.where(one > 0, one * (np.log(one) - np.log(middle)), 0.0).sum(axis=-1)
-            for one in (first, second)
-        ]
-    return np.clip((parts[0] + parts[1]) / 2, 0, _LARGEST)
-
-
 @forceable
+@documented
 def attention_permutation(
     traces: Any,
     layer: Any = None,
@@ -60,51 +48,59 @@ def attention_permutation(
     stack: str | None = None,
     seed: int = 0,
 ) -> Scorecard:
-    """How far a prediction moves when attention's weights are shuffled, and when they are made uniform.
+    """Measure how far a prediction moves if attention's weights are permuted, or made uniform.
 
-    Every row of all heads of the layers named is permuted among the tokens that it may read; "permuted" is
-    the median total variation of the answer over permutations, "uniform" that of a pass with equal weights.
-    Near 0: the prediction does not hang on where attention goes.
+    Every row of all heads of the chosen layers is permuted among the tokens that it may read; "permuted" is
+    the median total variation of the prediction over permutations, "uniform" that of one pass with equal
+    weights. A value near 0 means that the prediction does not depend on where attention goes.
 
     Args:
-        traces: What `aw.trace` returned, or a list of such traces.
-        layer: A layer number, several, or None: all at once.
-        permutations: How many are drawn.
-        stack: Which attention, where there are several.
-        seed: Of the draws.
+        traces: {traces}
+        layer: A layer number, several, or None for all at once.
+        permutations: Number of permutations.
+        stack: Which attention, if there are several: "self", "encoder", "decoder" or "cross".
+        seed: {seed}
+        force: {force}
 
     Returns:
         A Scorecard [metric "total_variation" and "flipped", "permuted" and "uniform", 1] over texts;
-        "flipped" is the share of passes in which another answer is the most probable. NaN where a model
-        returns one number alone, which is no answer among several.
+        "flipped" is the share of passes in which another answer is the most probable. NaN if a model returns
+        a single number, and so has no other answer.
 
     Raises:
-        ValueError: Where a trace has no prediction or no model; for an unknown stack.
-        IndexError: Where there is no such layer.
+        ValueError: If a trace has no prediction or no model, or the stack is unknown.
+        IndexError: If there is no such layer.
 
     Source: Jain and Wallace 2019, section 4.2.1; Wiegreffe and Pinter 2019, section 3.2 (there with a model
-    that is trained so: `uniform_attention`).
+    trained so: `uniform_attention`).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
+        >>> card = aw.evaluate.attention_permutation(trace, layer=-1, permutations=3)
+        >>> card.metrics, card.methods
+        (('total_variation', 'flipped'), ('permuted', 'uniform'))
     """
     from attnwidgets.intervene.edit_attention import edit_attention
+    from attnwidgets.intervene.preview import preview
 
-    several = list(traces) if isinstance(traces, (list, tuple)) else [traces]
+    traces = as_list(traces)
     if permutations < 1:
         raise ValueError(f"permutations must be at least 1, not {permutations}.")
     samples = []
-    for trace in progress(several, "permuting attention"):
+    for trace in progress(traces, "permuting attention"):
         require_trace(trace, "attention_permutation")
         name = resolve_stack(trace, stack)
         heads = dict.fromkeys(_layers(trace, layer, name), "all")
-        plain = _answer(trace, trace.logits)
-        found = []
+        plain = _probabilities(trace, trace.logits)
+        changed = []
         for draw in range(permutations + 1):
             kind = "uniform" if draw == permutations else "permuted"
             change = edit_attention(trace, heads, kind, stack=name, seed=seed + draw)
-            found.append(_previewed(trace, change))
-        moved = total_variation(np.stack(found), plain)
-        flipped = (np.argmax(found, axis=-1) != plain.argmax()).astype(float)
+            changed.append(_probabilities(trace, preview(trace, change).logits))
+        moved = total_variation(np.stack(changed), plain)
+        flipped = (np.argmax(changed, axis=-1) != plain.argmax()).astype(float)
         if len(plain) == 1:
-            moved, flipped = np.full((2, len(found)), np.nan)
+            moved, flipped = np.full((2, len(changed)), np.nan)
         samples.append(
             [
                 [[float(np.median(moved[:-1]))], [float(moved[-1])]],
@@ -112,9 +108,9 @@ def attention_permutation(
             ]
         )
     return scored(
-        np.array(samples, dtype=np.float64),
+        samples,
         "attention_permutation",
-        model=several[0].model_id,
+        model=traces[0].model_id,
         metrics=["total_variation", "flipped"],
         methods=["permuted", "uniform"],
         notes=[_ONE if np.isnan(samples).any() else ""],
@@ -126,15 +122,15 @@ def attention_permutation(
 
 @dataclass(frozen=True)
 class AdversarialAttention:
-    """Attention as far from the model's as could be found, with which it predicts nearly the same.
+    """Attention as far from the model's as the search found, with nearly the same prediction.
 
     Attributes:
         layers: The layers that were changed.
-        attention: By layer, the other weights [head, query, key].
+        attention: The other weights [head, query, key], by layer.
         divergence: Jensen-Shannon divergence from the model's rows, 0 to log 2: the mean over heads, queries
             and layers.
         total_variation: How far the prediction moved, 0 to 1; at most `epsilon`.
-        epsilon: How far it was allowed to.
+        epsilon: How far it was allowed to move.
     """
 
     layers: tuple[int, ...]
@@ -145,6 +141,7 @@ class AdversarialAttention:
 
 
 @forceable
+@documented
 def adversarial_attention(
     trace: Any,
     layer: Any = -1,
@@ -156,32 +153,38 @@ def adversarial_attention(
     stack: str | None = None,
     seed: int = 0,
 ) -> AdversarialAttention:
-    """Look for attention as unlike the model's as can be, with which its answer stays within `epsilon`.
+    """Search for attention as unlike the model's as possible whose prediction stays within `epsilon`.
 
-    Maximised is the Jensen-Shannon divergence of the rows less `penalty` times what total variation exceeds
-    epsilon, by gradient ascent on the logits of all rows of the layers named. Of all steps the one that is
-    farthest within epsilon is returned. A search finds a lower bound: that nothing far was found does not say
-    that there is nothing.
+    Gradient ascent on the logits of all rows of the chosen layers maximises the Jensen-Shannon divergence of
+    the rows less `penalty` times the total variation beyond epsilon. The result is the farthest step within
+    epsilon. The search gives a lower bound: attention farther away may exist even if none was found.
 
     Args:
         trace: What `aw.trace` returned.
         layer: A layer number or several.
-        epsilon: How far the answer may move, in total variation.
-        steps: Of the ascent, each a pass forward and back.
-        rate: Of the ascent (Adam).
-        penalty: Weight of what exceeds epsilon.
-        stack: Which attention, where there are several.
-        seed: Of the start, which is the model's attention with a little noise.
+        epsilon: How far the prediction may move, in total variation, above 0 and at most 1.
+        steps: Steps of the ascent, each a pass forward and back.
+        rate: Learning rate of the ascent (Adam).
+        penalty: Weight of the total variation beyond epsilon.
+        stack: Which attention, if there are several: "self", "encoder", "decoder" or "cross".
+        seed: Seed of the start, the model's attention with a little noise.
+        force: {force}
 
     Returns:
         An AdversarialAttention.
 
     Raises:
-        ValueError: Where epsilon is not 0 to 1; for an unknown stack; where gradients cannot be had, or the
-            model returns one number alone.
-        IndexError: Where there is no such layer.
+        ValueError: If epsilon is out of range, the stack is unknown, the model gives no gradients, or it
+            returns a single number.
+        IndexError: If there is no such layer.
 
     Source: Jain and Wallace 2019, section 4.2.2, equation 4.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
+        >>> other = aw.evaluate.adversarial_attention(trace, steps=5)
+        >>> other.total_variation <= other.epsilon
+        True
     """
     import torch
 
@@ -194,17 +197,18 @@ def adversarial_attention(
     name = resolve_stack(trace, stack)
     layers = _layers(trace, layer, name)
     generator = torch.Generator().manual_seed(seed)
-    own = {number: trace.attention_layer(number, name) for number in layers}
-    # What a row does not read at all it may not read.
-    start = {
-        number: torch.where(weights > 0, weights.clamp_min(1e-30).log(), -torch.inf)
-        + 0.01 * torch.randn(weights.shape, generator=generator).to(weights)
-        for number, weights in own.items()
+    attention = {number: trace.attention_layer(number, name) for number in layers}
+    # A row may not read what it does not read at all.
+    free = {
+        number: (
+            torch.where(weights > 0, weights.clamp_min(1e-30).log(), -torch.inf)
+            + 0.01 * torch.randn(weights.shape, generator=generator).to(weights)
+        ).requires_grad_()
+        for number, weights in attention.items()
     }
-    free = {number: one.clone().requires_grad_() for number, one in start.items()}
 
     class Given(Intervention):
-        """The rows that are looked for."""
+        """The rows that the search changes."""
 
         def __init__(self) -> None:
             where = frozenset((name, number) for number in layers)
@@ -214,17 +218,19 @@ def adversarial_attention(
             return free[seen.layer].softmax(-1)[None].to(weights)
 
     target = resolve_target(trace, None, method="adversarial_attention")
-    plain = torch.from_numpy(_answer(trace, trace.logits))
+    plain = torch.from_numpy(_probabilities(trace, trace.logits))
     if len(plain) == 1:
         raise ValueError(f"adversarial_attention is {_ONE}.")
-    best = AdversarialAttention(layers, {n: w.double().numpy() for n, w in own.items()}, 0.0, 0.0, epsilon)
+    best = AdversarialAttention(
+        layers, {n: w.double().numpy() for n, w in attention.items()}, 0.0, 0.0, epsilon
+    )
     optimizer = torch.optim.Adam(list(free.values()), lr=rate)
     with differentiable(trace, "adversarial_attention") as run, Given():
         for _ in progress(range(steps), "looking for other attention"):
             logits = run().outputs.logits[0]
             row = logits if logits.dim() == 1 else logits[target.position]
             moved = (row.softmax(-1).double() - plain.to(row.device)).abs().sum() / 2
-            distance = torch.stack([_divergence(free[n].softmax(-1), own[n]) for n in layers]).mean()
+            distance = torch.stack([_divergence(free[n].softmax(-1), attention[n]) for n in layers]).mean()
             now, far = float(moved.detach()), float(distance.detach())
             if now <= epsilon and far > best.divergence:
                 rows = {n: free[n].softmax(-1).detach().double().numpy() for n in layers}
@@ -232,20 +238,21 @@ def adversarial_attention(
             optimizer.zero_grad()
             loss = penalty * (moved - epsilon).clamp_min(0).cpu() - distance
             grads = torch.autograd.grad(loss, list(free.values()))
-            for one, grad in zip(free.values(), grads, strict=True):
-                one.grad = torch.nan_to_num(grad)
+            for logits_of_rows, grad in zip(free.values(), grads, strict=True):
+                logits_of_rows.grad = torch.nan_to_num(grad)
             optimizer.step()
     return best
 
 
 def _divergence(new: Tensor, old: Tensor) -> Tensor:
-    """Return the mean Jensen-Shannon divergence of rows."""
+    """Return the mean Jensen-Shannon divergence of rows, differentiable."""
     import torch
 
     old = old.to(new)
     middle = ((new + old) / 2).clamp_min(1e-30).log()
     parts = [
-        torch.where(one > 0, one * (one.clamp_min(1e-30).log() - middle), 0.0).sum(-1) for one in (new, old)
+        torch.where(side > 0, side * (side.clamp_min(1e-30).log() - middle), 0.0).sum(-1)
+        for side in (new, old)
     ]
     return ((parts[0] + parts[1]) / 2).double().mean()
 
@@ -254,14 +261,8 @@ def _layers(trace: Trace, layer: Any, stack: str) -> tuple[int, ...]:
     return pick(slice(None) if layer is None else layer, range(trace.n_layers(stack)), "layer")
 
 
-def _answer(trace: Trace, logits: Any) -> Float:
+def _probabilities(trace: Trace, logits: Any) -> Float:
     """Return the probabilities at the place of the prediction."""
     target = resolve_target(trace, None, method="attention_permutation")
     row = logits.double() if logits.dim() == 1 else logits[target.position].double()
     return row.softmax(-1).numpy()
-
-
-def _previewed(trace: Trace, change: Any) -> Float:
-    from attnwidgets.intervene.preview import preview
-
-    return _answer(trace, preview(trace, change).logits)

@@ -6,19 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
-from attnwidgets.evaluate.examples.explained_input import by_name, require_single
-from attnwidgets.evaluate.scorecards.build import scored
+from attnwidgets.evaluate.examples.explained_input import as_list, by_name, require_single
+from attnwidgets.evaluate.scorecards.build import metric_names, scored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-
-    Float = NDArray[np.float64]
 
 THRESHOLD = 0.01
 BASELINES = ("uniform", "one element")
@@ -27,20 +22,40 @@ BASELINES = ("uniform", "one element")
 def sparsity(values: Any, threshold: float = THRESHOLD) -> float:
     """Return the share of elements that an explanation leaves out: 1 - |M| / n, 0 to 1 - 1/n.
 
-    M is where |a| is above `threshold` times the largest |a|. NaN where all values are zero.
+    Args:
+        values: Attributions of one target, or numbers [element].
+        threshold: M is where |a| is above this share of the largest |a|, from 0 and below 1.
+
+    Returns:
+        The share; NaN if all values are zero.
+
+    Raises:
+        ValueError: If the threshold is out of range, or the values are not a vector of finite numbers.
+
+    Example:
+        >>> aw.evaluate.sparsity([4.0, 0.0, -1.0, 0.0])
+        0.5
     """
     return 1.0 - features_above(values, threshold) / len(_sizes(values))
 
 
 def features_above(values: Any, threshold: float = THRESHOLD) -> float:
-    """Return for how many elements |a| is above `threshold` times the largest |a|; NaN where all are zero.
+    """Return how many elements have |a| above `threshold` times the largest |a|; NaN if all are zero.
 
-    Quantus calls this effective complexity, and divides by the largest of a whole batch, so that a score
-    depends on what else is in it; here it is the explanation's own. For that of Nguyen and Martinez, which
-    asks the model, see `effective_complexity`.
+    Quantus calls this effective complexity, and divides by the largest value of a whole batch, so that a
+    score depends on the rest of the batch; here it is the explanation's own. For the measure of Nguyen and
+    Martinez, which asks the model, see `effective_complexity`.
+
+    Args:
+        values: Attributions of one target, or numbers [element].
+        threshold: A share of the largest |a|, from 0 and below 1.
 
     Raises:
-        ValueError: Where the threshold is not 0 or more and below 1.
+        ValueError: If the threshold is out of range, or the values are not a vector of finite numbers.
+
+    Example:
+        >>> aw.evaluate.features_above([4.0, 0.0, -1.0, 0.0])
+        2.0
     """
     if not 0 <= threshold < 1:
         raise ValueError(f"threshold is a share of the largest value, from 0 and below 1, not {threshold!r}.")
@@ -52,9 +67,17 @@ def features_above(values: Any, threshold: float = THRESHOLD) -> float:
 def entropy(values: Any) -> float:
     """Return -sum p log p in nats, with p = |a| / sum |a|: 0 for one element, log n for n equal ones.
 
-    NaN where all values are zero.
+    Args:
+        values: Attributions of one target, or numbers [element].
+
+    Returns:
+        The entropy; NaN if all values are zero.
 
     Source: Bhatt et al. 2020, Evaluating and Aggregating Feature-based Model Explanations ("complexity").
+
+    Example:
+        >>> round(aw.evaluate.entropy([1.0, 1.0]), 4)  # log 2
+        0.6931
     """
     sizes = _sizes(values)
     total = sizes.sum()
@@ -65,12 +88,20 @@ def entropy(values: Any) -> float:
 
 
 def gini(values: Any) -> float:
-    """Return the Gini index of |a|: sum_i (2 i - n - 1) |a|_(i) / (n sum |a|), sorted from the least.
+    """Return the Gini index of |a|: sum_i (2 i - n - 1) |a|_(i) / (n sum |a|), in ascending order.
 
-    0 where all are equal, 1 - 1/n where one has everything; NaN where all values are zero.
+    Args:
+        values: Attributions of one target, or numbers [element].
+
+    Returns:
+        0 if all are equal, 1 - 1/n if one has everything; NaN if all values are zero.
 
     Source: Hurley and Rickard 2009, Comparing Measures of Sparsity; Chalasani et al. 2020, Concise
     Explanations of Neural Networks Using Adversarial Training.
+
+    Example:
+        >>> aw.evaluate.gini([0.0, 0.0, 0.0, 1.0])
+        0.75
     """
     sizes = np.sort(_sizes(values))
     total = sizes.sum()
@@ -96,62 +127,63 @@ def complexity(
     threshold: float = THRESHOLD,
     special: bool = False,
 ) -> Scorecard:
-    """How many elements explanations spread over; the model is not asked.
+    """Measure over how many elements explanations spread, without asking the model.
 
-    `sparsity`, `entropy`, `gini` and `features_above` say what each is. An explanation can be as simple as
-    one likes and wrong: read these beside `faithfulness`.
+    `sparsity`, `entropy`, `gini` and `features_above` describe the metrics. A simple explanation can still be
+    wrong: read these beside `faithfulness`.
 
     Args:
-        explanations: Attributions, a list of them (one an input), or a mapping from names to either.
+        explanations: Attributions, a list of them (one per input), or a mapping from names to either.
         metrics: One or several of these four.
-        threshold: For sparsity and features_above: which share of the largest |a| is too little to count.
-        special: Whether special elements count.
+        threshold: For sparsity and features_above: the share of the largest |a| below which a value does not
+            count.
+        special: Count special tokens as elements.
 
     Returns:
-        A Scorecard [metric, method, 1]; the baselines are what an explanation scores that gives every
-        element the same, and one that gives everything to one. NaN where all values are zero.
+        A Scorecard [metric, method, 1]. The baselines give every element the same, and everything to one
+        element. NaN if all values are zero.
 
     Raises:
-        ValueError: For an unknown metric, a threshold out of range, or lists of different lengths.
-        TypeError: Where an explanation is none.
+        ValueError: If a metric is unknown, a threshold is out of range, or lists differ in length.
+        TypeError: If an explanation is a map, or no explanation at all.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> aw.evaluate.complexity({"saliency": aw.saliency(trace)}).methods
+        ('saliency', 'uniform', 'one element')
     """
-    names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    for name in names:
-        if name not in METRICS:
-            raise ValueError(f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}")
-    given = by_name(explanations)
-    lists = {str(name): list(one) if isinstance(one, (list, tuple)) else [one] for name, one in given.items()}
-    if len({len(found) for found in lists.values()}) != 1 or not next(iter(lists.values())):
-        sizes = ", ".join(f"{name!r} {len(found)}" for name, found in lists.items())
-        raise ValueError(
-            f"explanations must be as many for every name, one or more; there are {sizes or 'none'}."
-        )
+    names = metric_names(metrics, METRICS)
+    given = {str(name): as_list(explanation) for name, explanation in by_name(explanations).items()}
+    counts = {name: len(explanations) for name, explanations in given.items()}
+    if len(set(counts.values())) != 1 or not next(iter(counts.values())):
+        told = ", ".join(f"{name!r} has {count}" for name, count in counts.items()) or "there are none"
+        raise ValueError(f"explanations must have one entry per input, as many for every name; {told}.")
     options = {name: {"threshold": threshold} if name in _WITH_THRESHOLD else {} for name in names}
-    rows = []
-    silent: dict[str, None] = {}
-    for place in range(len(next(iter(lists.values())))):
+    samples = []
+    notes: dict[str, None] = {}
+    for explanations_of_input in zip(*given.values(), strict=True):
         columns = []
-        for name, found in lists.items():
-            one = require_single(found[place], name)
-            apart = np.asarray(one.source_unit.special) & (not special)
-            values = np.asarray(one.values, dtype=np.float64)[~apart]
-            if not len(values) or not values.any():
-                silent[f"{name} is zero on an input"] = None
+        for name, explanation in zip(given, explanations_of_input, strict=True):
+            single = require_single(explanation, name)
+            ignored = np.asarray(single.source_unit.special) & (not special)
+            values = np.asarray(single.values, dtype=np.float64)[~ignored]
+            if not values.any():
+                notes[f"{name} is zero on an input"] = None
                 values = np.zeros(max(1, len(values)))
             columns.append(values)
         n = len(columns[0])
         columns += [np.ones(n), np.eye(n)[0]]
-        rows.append([[[METRICS[m](values, **options[m])] for values in columns] for m in names])
-    first = next(iter(lists.values()))[0]
+        samples.append([[[METRICS[m](values, **options[m])] for values in columns] for m in names])
+    first = next(iter(given.values()))[0]
     return scored(
-        np.array(rows),
+        samples,
         "complexity",
         model=first.provenance.get("model", ""),
         metrics=names,
-        methods=[*lists, *BASELINES],
+        methods=[*given, *BASELINES],
         baselines=BASELINES,
         unit=first.unit,
-        notes=silent,
+        notes=notes,
         options={"metrics": names, "threshold": threshold, "special": special},
     )
 
@@ -159,5 +191,5 @@ def complexity(
 def _sizes(values: Any) -> Float:
     sizes = np.abs(np.asarray(getattr(values, "values", values), dtype=np.float64))
     if sizes.ndim != 1 or not len(sizes) or not np.isfinite(sizes).all():
-        raise ValueError(f"values must be one finite number an element; they have shape {sizes.shape}.")
+        raise ValueError(f"values must be a vector of finite numbers; they have shape {sizes.shape}.")
     return sizes

@@ -1,4 +1,4 @@
-"""Do explanations stay when the model is the same in all that matters? Other seeds, and other code."""
+"""Whether explanations agree across models that should not differ: other seeds, and other code."""
 
 from __future__ import annotations
 
@@ -7,140 +7,146 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained_input import explained, is_constant
+from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.explained_input import as_list, explained, is_constant, require_one_each
 from attnwidgets.evaluate.metrics.rank_measures import spearman
-from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored, scored_explanations
+from attnwidgets.evaluate.scorecards.build import scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-
-    Float = NDArray[np.float64]
 
 _TWO = 2
 _SAME = 1e-3
-_CONSTANT = "undefined where an explanation is constant, or of fewer than two elements"
 
 
 @forceable
+@documented
 def consistency(
     traces: Sequence[Any], methods: Any, target: Any = None, *, unit: str | None = None, seed: int = 0
 ) -> Scorecard:
-    """Whether models that were trained alike, from other seeds, get the same explanations.
+    """Measure whether models trained alike, from other seeds, get the same explanations.
 
-    Spearman's rank correlation of the explanations of one text by every two models, on average.
+    The score is Spearman's rank correlation of the explanations of one text, averaged over pairs of models.
 
     Args:
         traces: For every model, its traces of the same texts: [[model 1's], [model 2's], ...].
-        methods: As `faithfulness` takes explanations, none of them finished.
+        methods: {methods}
         target: What is explained; by default what each model predicts.
-        unit: What is compared; by default the unit of the explanations.
-        seed: Of the row "random".
+        unit: The unit to compare in; by default the unit of the explanations.
+        seed: Seed of the baseline "random".
+        force: {force}
 
     Returns:
-        A Scorecard [consistency, method, 1] over texts, -1 to 1; "oracle" is what never changes. NaN where an
+        A Scorecard [consistency, method, 1] over texts, -1 to 1; "oracle" never changes. NaN if an
         explanation is constant.
 
     Raises:
-        ValueError: For fewer than two models, or models that read other texts.
+        ValueError: If there are fewer than two models, or they read different texts.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> first = aw.trace(model, tokenizer, ["A fine film."])
+        >>> aw.evaluate.consistency([first, first], "saliency").of("saliency").round(2)
+        array([[[1.]]])
     """
-    rows = [list(one) if isinstance(one, (list, tuple)) else [one] for one in traces]
-    if len(rows) < _TWO or len({len(row) for row in rows}) != 1:
-        raise ValueError("traces takes two models or more with as many traces each: [[a's], [b's], ...].")
-    read = [explained(row, methods, target, "consistency", unit) for row in rows]
+    by_model = [as_list(model_traces) for model_traces in traces]
+    if len(by_model) < _TWO or len({len(model_traces) for model_traces in by_model}) != 1:
+        raise ValueError(
+            "traces must hold two models or more, each with as many traces: [[a's], [b's], ...]."
+        )
+    inputs = [explained(model_traces, methods, target, "consistency", unit) for model_traces in by_model]
     samples = []
-    for number, same in enumerate(zip(*read, strict=True)):
-        sizes = {len(one.unit) for one in same}
+    for number, versions in enumerate(zip(*inputs, strict=True)):
+        sizes = {len(version.unit) for version in versions}
         if len(sizes) > 1:
             raise ValueError(
-                f"text {number} has {sorted(sizes)} elements by the models: compare by unit='word'."
+                f"text {number} has {sorted(sizes)} elements in different models; compare by unit='word'."
             )
-        generator = np.random.default_rng([seed, number])
-        drawn = generator.normal(size=(len(same), sizes.pop()))
-        columns = [[one.values[name] for one in same] for name in same[0].values] + [list(drawn)]
-        samples.append([*(_pairs(several) for several in columns), 1.0])
+        random = np.random.default_rng([seed, number]).normal(size=(len(versions), sizes.pop()))
+        given = [[version.values[name] for version in versions] for name in versions[0].values]
+        samples.append([*(_mean_correlation(vectors) for vectors in [*given, list(random)]), 1.0])
     return scored_explanations(
-        read[0],
-        np.array(samples)[:, None, :, None],
+        inputs[0],
+        np.array(samples)[:, None],
         "consistency",
         metrics=["consistency"],
-        notes=[_CONSTANT if np.isnan(samples).any() else ""],
-        title=f"consistency over {len(rows)} models",
+        undefined="undefined where an explanation is constant, or of fewer than two elements",
+        title=f"consistency over {len(by_model)} models",
         options={"seed": seed},
     )
 
 
 @forceable
+@documented
 def implementation_invariance(
     trace: Any, twin: Any, methods: Any, target: Any = None, *, unit: str | None = None, seed: int = 0
 ) -> Scorecard:
-    """Whether methods say the same of two models that compute the same function by other weights or code.
+    """Measure whether methods explain two models alike that compute the same function in different ways.
 
-    The distance is |a - a'| / |a| (Euclidean), 0 where a method is invariant.
+    The models may differ in weights or code. The distance is |a - a'| / |a| (Euclidean), 0 for a method that
+    is invariant.
 
     Args:
         trace: A trace, or a list of them.
-        twin: The same texts by the other model.
-        methods: As `faithfulness` takes explanations, none of them finished.
-        target: What is explained; by default what the first model predicts.
-        unit: What is compared; by default the unit of the explanations.
-        seed: Of the row "random", an explanation that is drawn anew for each model.
+        twin: Traces of the same texts by the other model.
+        methods: {methods}
+        target: What is explained; by default what each model predicts.
+        unit: The unit to compare in; by default the unit of the explanations.
+        seed: Seed of the baseline "random", which is drawn anew for each model.
+        force: {force}
 
     Returns:
-        A Scorecard [distance, method, 1] over texts; "oracle" is what never changes. NaN where an explanation
-        is zero.
+        A Scorecard [distance, method, 1] over texts; "oracle" never changes. NaN if an explanation is zero.
 
     Raises:
-        ValueError: Where the two models do not return the same logits: they are no twins.
+        ValueError: If the two models do not return the same logits, and so are no twins.
 
     Source: Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks, section 2.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
+        >>> aw.evaluate.implementation_invariance(trace, trace, "saliency").of("saliency")
+        array([[[0.]]])
     """
-    first = list(trace) if isinstance(trace, (list, tuple)) else [trace]
-    second = list(twin) if isinstance(twin, (list, tuple)) else [twin]
-    if len(first) != len(second):
-        raise ValueError(f"twin has {len(second)} traces for {len(first)}: give one for each.")
+    first, second = as_list(trace), as_list(twin)
+    require_one_each("twin", second, first)
     for number, (one, other) in enumerate(zip(first, second, strict=True)):
         if one.logits is None or other.logits is None or one.logits.shape != other.logits.shape:
-            raise ValueError(f"traces[{number}] and its twin have no logits of one shape to compare.")
+            raise ValueError(f"traces[{number}] and its twin have no logits of the same shape to compare.")
         gap = float((one.logits.double() - other.logits.double()).abs().max())
         scale = max(float(one.logits.double().abs().max()), 1e-6)
         if gap > _SAME * scale:
             raise ValueError(f"traces[{number}]: the models' logits differ by {gap:.2g}; they are no twins.")
-    pairs = zip(
-        explained(first, methods, target, "implementation_invariance", unit),
-        explained(second, methods, target, "implementation_invariance", unit),
-        strict=True,
+    inputs, twins = (
+        explained(traces, methods, target, "implementation_invariance", unit) for traces in (first, second)
     )
-    samples, names = [], []
-    for number, (one, other) in enumerate(pairs):
-        names = list(one.values)
-        drawn = np.random.default_rng([seed, number]).normal(size=(2, len(one.unit)))
-        columns = [(one.values[name], other.values[name]) for name in names] + [(drawn[0], drawn[1])]
-        samples.append([*(_distance(own, others) for own, others in columns), 0.0])
-    return scored(
-        np.array(samples)[:, None, :, None],
+    samples = []
+    for number, (item, other) in enumerate(zip(inputs, twins, strict=True)):
+        random = np.random.default_rng([seed, number]).normal(size=(2, len(item.unit)))
+        pairs = [*((item.values[name], other.values[name]) for name in item.values), (random[0], random[1])]
+        samples.append([*(_distance(values, others) for values, others in pairs), 0.0])
+    return scored_explanations(
+        inputs,
+        np.array(samples)[:, None],
         "implementation_invariance",
-        model=first[0].model_id,
         metrics=["distance"],
-        methods=[*names, RANDOM, ORACLE],
-        baselines=(RANDOM, ORACLE),
-        notes=["undefined where an explanation is zero" if np.isnan(samples).any() else ""],
+        undefined="undefined where an explanation is zero",
         paper="Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks",
         options={"seed": seed},
     )
 
 
-def _distance(one: Float, other: Float) -> float:
-    norm = float(np.linalg.norm(one))
-    return float(np.linalg.norm(one - other)) / norm if norm else float("nan")
+def _distance(values: Float, others: Float) -> float:
+    norm = float(np.linalg.norm(values))
+    return float(np.linalg.norm(values - others)) / norm if norm else float("nan")
 
 
-def _pairs(several: Sequence[Float]) -> float:
-    """Return the mean rank correlation of every two; NaN where one is constant."""
-    if any(is_constant(one) or len(one) < _TWO for one in several):
+def _mean_correlation(vectors: Sequence[Float]) -> float:
+    """Return the mean rank correlation of all pairs; NaN if a vector is constant."""
+    if any(is_constant(values) or len(values) < _TWO for values in vectors):
         return float("nan")
-    return float(np.mean([spearman(one, other) for one, other in combinations(several, 2)]))
+    return float(np.mean([spearman(values, others) for values, others in combinations(vectors, 2)]))

@@ -1,4 +1,4 @@
-"""Cue contribution: how much of a token's context, as a method tells it, is the words it must agree with.
+"""Cue contribution: how much of a token's context a method finds in the words that it must agree with.
 
 Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
 """
@@ -16,23 +16,10 @@ from attnwidgets._selecting import pick
 from attnwidgets._shards import workers_of
 from attnwidgets.evaluate.corpora.score_cache import ScoreCache
 from attnwidgets.evaluate.corpora.scores import Scores
-from attnwidgets.evaluate.corpora.scoring import score_shards
-from attnwidgets.evaluate.examples.cues import (
-    BASELINES,
-    PAPER,
-    check,
-    default_methods,
-    departures,
-    indicator,
-    reading,
-    rests,
-    rows_read,
-    seen,
-    shares,
-    sink_warning,
-    traced,
-)
-from attnwidgets.evaluate.examples.method_specs import labelled, named, rows_of
+from attnwidgets.evaluate.corpora.scoring import MethodKeys, score_shards
+from attnwidgets.evaluate.examples import cues
+from attnwidgets.evaluate.examples.cues import BASELINES, rows_read
+from attnwidgets.evaluate.examples.method_specs import functions_by_name, labelled, rows_of
 from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
 from attnwidgets.evaluate.scorecards.build import scored
 from attnwidgets.tracing.content import key_of
@@ -40,11 +27,10 @@ from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.run import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.corpora.scoring import Group
     from attnwidgets.evaluate.examples.examples import Example
     from attnwidgets.evaluate.examples.method_specs import Specs
@@ -76,128 +62,131 @@ def cue_contribution(
     cache: Any = None,
     jobs: int | Executor = 1,
 ) -> Scorecard:
-    """How much of the context of annotated targets each method finds in their cues, layer by layer.
+    """Measure how much of the context of annotated targets each method finds in their cues, layer by layer.
 
-    A cue is a word that decides the form of the target: the subject of a verb, the noun of a determiner.
-    With s the target's row of a map (over tokens, heads averaged) and g the vector that is 1 on every cue
-    token and 0 elsewhere, two scores are averaged over the examples:
+    A cue is a word that decides the form of the target: the subject of a verb, the noun of a determiner. With
+    s the target's row of a map (over tokens, heads averaged) and g the vector that is 1 on every cue token
+    and 0 elsewhere, two scores are averaged over the examples:
 
         dot_product         s . g, the share of the row that lies on cues      (0 to 1 for rows of shares)
         average_precision   of ranking tokens by s, where the cues should lead (0 to 1)
 
-    The table holds what two baselines score on the same examples: "random" is the closed form for a map that
-    knows nothing (s uniform; the expected precision of a random order), "oracle" a map with nothing but cues
-    in it, the most that can be had. A high score says that a method finds the cue, not that the model uses
-    it.
+    Two baselines score the same examples: "random" is the closed form for a map that knows nothing (s
+    uniform; the expected precision of a random order), "oracle" a map with nothing but cues in it, the best
+    possible. A high score says that a method finds the cue, not that the model uses it.
 
     Args:
         model: As `aw.trace` takes it; an encoder or a decoder.
         tokenizer: Its tokenizer.
         examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
-            several) and `cues` (or cue_indices). They are read as they are needed; what has a length is
+            several) and `cues` (or cue_indices). They are read as needed; a collection with a length is
             checked before anything runs.
         methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
             mapping from labels to these. None: attention, rollout, attention_norm (res_ln), globenc, alti and
-            value_zeroing; globenc with rows normalised in causal models, which are too deep for it otherwise.
-        layers: Layers by number; all by default. A layer that a method has no map for scores NaN.
+            value_zeroing; globenc with normalised rows in causal models, which are too deep for it otherwise.
+        layers: Layers by number; all by default. A layer for which a method has no map scores NaN.
         unit: What the indices count: "word" (of `words`; without them, of the words found in the text, each
-            sign of punctuation being one), or "token" of the model, special tokens included.
-        mask_target: Whether tokens of the target are replaced by the mask token, so that the model must find
-            out what stands there, as the authors do. None: where the tokenizer has one and attention is not
-            causal.
+            punctuation mark being one), or "token" of the model, special tokens included.
+        mask_target: Replace tokens of the target by the mask token, so that the model must infer them, as the
+            authors do. None: if the tokenizer has a mask token and attention is not causal.
         row: Whose row is read: "target", or "before", the token before it, from which a causal model
-            predicts it. Of a target of several tokens: the mean of the scores of their rows, or the
-            token before the first.
-        pieces: Which tokens of a cue word count: the "first" as the authors do, or "all".
+            predicts it. For a target of several tokens: the mean of the scores of their rows, or the token
+            before the first.
+        pieces: Which tokens of a cue word count: the "first", as for the authors, or "all".
         normalize: "row" divides the target's row by the sum of its absolute values, so that maps of lengths
             (norms, GlobEnc) compare with maps of shares; "none" takes it as it is.
-        ranked: Which tokens average precision ranks: "all" that the row can see, the target itself and
-            special tokens among them; "others": without the target's; "words": without special tokens as
-            well. Several give a metric each. The dot product is always of the whole row.
+        ranked: Which tokens average precision ranks: "all" that the row can see, including the target itself
+            and special tokens; "others": without the target's; "words": without special tokens as well.
+            Several give a metric each. The dot product always takes the whole row.
         ties: Equal scores: "expected" or "together", see `aw.evaluate.average_precision`.
         level: Coverage of the confidence intervals (bootstrap over examples).
-        resamples: How often examples are drawn for them.
-        seed: Of the draws.
-        cache: A folder to keep scores in, as `aw.evaluate.compare` does; None: nothing is kept.
-        jobs: How many processes share the examples, or an executor; as `aw.evaluate.compare` takes it.
+        resamples: How often examples are resampled for them.
+        seed: Seed of the resampling.
+        cache: A folder to keep scores in, as for `aw.evaluate.compare`; None keeps nothing.
+        jobs: Number of processes that share the examples, or an executor, as for `aw.evaluate.compare`.
 
     Returns:
         A Scorecard [metric, method, layer] of the two metrics, the baselines last.
 
     Raises:
-        ValueError: For an unknown option or method; an example without target or cues, with an index out of
-            range, or (in causal models, which read only what comes before) without a cue before the target:
-            the message names the example. Where the model's blocks are not described, methods that need them
-            raise it too: leave them out of `methods`.
-        TypeError: Where a method returns no map.
+        ValueError: If an option or method is unknown, or an example has no target or cues, an index out of
+            range, or (in causal models, which read only what comes before) no cue before the target: the
+            message names the example. Methods that need described blocks raise it for other models; leave
+            them out of `methods`.
+        TypeError: If a method returns no map.
 
     Source: Mohebbi et al. 2023 (the dot product); several target tokens as in the authors' later code for
     speech. They publish curves, no table of numbers.
+
+    Example:
+        >>> example = {"text": "The keys to the safe are here.", "target": 5, "cues": [1]}
+        >>> card = aw.evaluate.cue_contribution(*aw.demo_model("encoder"), [example], methods="attention")
+        >>> card.metrics, card.shape
+        (('dot_product', 'average_precision'), (2, 3, 6))
     """
     from attnwidgets._version import __version__
 
     rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
     for ranking in rankings:
-        check(options | {"ranked": ranking})
+        cues.require_choices(options | {"ranked": ranking})
     workers_of(jobs)
-    chosen = None if methods is None else labelled(methods)
+    specs = None if methods is None else labelled(methods)
     reader = Reader(model, tokenizer)
     source, first = _peeked(examples)
-    how = reading(reader.model, reader.tokenizer, first, unit, pieces, mask_target)
+    how = cues.reading(reader.model, reader.tokenizer, first, unit, pieces, mask_target)
     numbers = tuple(range(how.layers))
     numbers = numbers if layers is None else tuple(pick(layers, numbers, "layer"))
-    specs = labelled(default_methods(causal=how.causal)) if chosen is None else chosen
-    keys = {name: key_of(spec) for name, spec in specs.items()}
-    by_key = {key: (name, specs[name]) for name, key in reversed(keys.items())}
+    keys = MethodKeys(labelled(cues.default_methods(causal=how.causal)) if specs is None else specs)
     score = _Score(row, normalize, rankings, ties, causal=how.causal)
-    count = rest = 0
+    count = at_rest = 0
 
     def shards() -> Iterator[list[tuple[str, Example]]]:
-        nonlocal count, rest
-        for part in _cut(how.examples(source)):
-            count, rest = count + len(part), rest + sum(map(rests, part))
-            yield [(key_of(one.ids, one.special, one.target, one.cues), one) for one in part]
+        nonlocal count, at_rest
+        for shard in _cut(how.examples(source)):
+            count, at_rest = count + len(shard), at_rest + sum(map(cues.rests, shard))
+            yield [
+                (key_of(example.ids, example.special, example.target, example.cues), example)
+                for example in shard
+            ]
 
     total = None
     if isinstance(source, Sized):  # whatever does not fit is found before anything runs
         total = 0
-        for part in _cut(how.examples(source)):
+        for shard in _cut(how.examples(source)):
             total += 1
-            for one in part:
-                rows_read(one, row)
+            for example in shard:
+                rows_read(example, row)
     about = key_of(__version__, reader.fingerprints, vars(score), numbers)
     with reader.carried(jobs) as carried:
-        found = score_shards(
+        results = score_shards(
             shards(),
-            _Scorer(carried, by_key, score, numbers),
-            list(dict.fromkeys(keys.values())),
+            _Scorer(carried, keys, score, numbers),
+            keys.distinct,
             ScoreCache(cache, about),
             jobs,
             desc="cue contribution",
             total=total,
         )
-    if found is None:  # there is a first one
+    if results is None:  # there is a first one
         raise AssertionError
-    places = list(dict.fromkeys(keys.values()))
-    own = [*map(places.index, keys.values()), *range(len(places), len(places) + len(BASELINES))]
     return scored(
-        found.values[_FAMILY][:, own].swapaxes(1, 2),
+        keys.rows(results.values[_FAMILY]).swapaxes(1, 2),
         "cue_contribution",
-        model=found.about["model"],
+        model=results.about["model"],
         fingerprint="-".join(reader.fingerprints),
         metrics=["dot_product", *_precisions(rankings)],
-        methods=[*specs, *BASELINES],
+        methods=[*keys.specs, *BASELINES],
         baselines=BASELINES,
         x=numbers,
         x_name="layer",
         level=level,
         resamples=resamples,
         seed=seed,
-        notes=[*found.notes, sink_warning(rest, count)],
-        paper=PAPER,
+        notes=[*results.notes, cues.sink_warning(at_rest, count)],
+        paper=cues.PAPER,
         options=options | {"ranked": rankings, "mask_target": how.mask, "examples": count},
-        steps=departures(options, masked=how.mask, rankings=rankings),
+        steps=cues.departures(options, masked=how.mask, rankings=rankings),
     )
 
 
@@ -212,30 +201,30 @@ def _peeked(examples: Iterable[Any]) -> tuple[Iterable[Any], Any]:
 def _cut(examples: Iterable[Example]) -> Iterator[list[Example]]:
     """Yield the examples of every shard."""
     stream = iter(examples)
-    while part := list(islice(stream, BATCH)):
-        yield part
+    while shard := list(islice(stream, BATCH)):
+        yield shard
 
 
 @dataclass(frozen=True)
 class _Scorer:
-    """Scores examples, in whatever process."""
+    """Scores examples, in any process."""
 
     reader: Carried
-    specs: Mapping[str, tuple[str, Any]]
+    keys: MethodKeys
     score: _Score
     layers: tuple[int, ...]
 
     def __call__(self, group: Group[Example]) -> Scores:
         model, tokenizer = self.reader.open()
-        functions = named(dict(self.specs[key] for key in group.methods))
-        traces = traced(model, tokenizer, group.items)
+        functions = functions_by_name(self.keys.specs_of(group.methods))
+        traces = cues.traced(model, tokenizer, group.items)
         samples = []
         for example, trace in zip(group.items, traces, strict=True):
             rows = rows_read(example, self.score.row)
-            found = [
+            by_layer = [
                 rows_of(function(trace), rows, len(example.ids), name) for name, function in functions.items()
             ]
-            samples.append(self.score(example, found, self.layers))
+            samples.append(self.score(example, by_layer, self.layers))
         values = np.stack(samples).swapaxes(1, 2)
         notes = tuple((trace.warning,) if trace.warning else () for trace in traces)
         return Scores(group.keys, group.methods, {_FAMILY: values}, notes, {"model": traces[0].model_id})
@@ -261,50 +250,48 @@ class _Score:
         self._causal = causal
 
     def __call__(
-        self, example: Example, found: Sequence[dict[int, NDArray[np.float64]]], layers: Sequence[int]
-    ) -> NDArray[np.float64]:
-        """Return what an example scores [metric, method, layer], baselines last.
+        self, example: Example, by_layer: Sequence[dict[int, Float]], layers: Sequence[int]
+    ) -> Float:
+        """Return the scores of an example [metric, method, layer], baselines last.
 
         Args:
             example: The example.
-            found: For every method the rows of its layers [row, key].
+            by_layer: For every method the rows of its layers [row, key].
             layers: Which layers are scored.
         """
         n = len(example.ids)
-        cues = indicator(example.cues, n)
+        is_cue = cues.indicator(example.cues, n)
         rows = rows_read(example, self.row)
         ranked = [[self._ranked(example, n, row, ranking) for row in rows] for ranking in self._rankings]
-        scores = np.full((1 + len(ranked), len(found) + len(BASELINES), len(layers)), np.nan)
-        for method, by_layer in enumerate(found):
+        scores = np.full((1 + len(ranked), len(by_layer) + len(BASELINES), len(layers)), np.nan)
+        for method, maps in enumerate(by_layer):
             for at, layer in enumerate(layers):
-                if layer not in by_layer:
+                if layer not in maps:
                     continue
-                mixed = shares(by_layer[layer], self._normalize)
-                scores[0, method, at] = (mixed @ cues).mean()
+                mixed = cues.shares(maps[layer], self._normalize)
+                scores[0, method, at] = (mixed @ is_cue).mean()
                 for metric, tokens in enumerate(ranked, 1):
-                    scores[metric, method, at] = self._precision(mixed, tokens, cues)
-        scores[0, -2] = np.mean([cues.sum() / seen(n, row, causal=self._causal).sum() for row in rows])
+                    scores[metric, method, at] = self._precision(mixed, tokens, is_cue)
+        scores[0, -2] = np.mean([is_cue.sum() / cues.seen(n, row, causal=self._causal).sum() for row in rows])
         for metric, tokens in enumerate(ranked, 1):
             scores[metric, -2] = np.mean(
-                [expected_average_precision(int(cues[kept].sum()), len(kept)) for kept in tokens]
+                [expected_average_precision(int(is_cue[kept].sum()), len(kept)) for kept in tokens]
             )
         scores[:, -1] = 1.0
         return scores
 
-    def _precision(
-        self, mixed: NDArray[np.float64], tokens: list[NDArray[np.intp]], cues: NDArray[np.float64]
-    ) -> np.floating:
+    def _precision(self, mixed: Float, tokens: list[Order], is_cue: Float) -> np.floating:
         """Return the mean average precision over rows [row, key], each of its own tokens."""
         return np.mean(
             [
-                average_precision(share[kept], np.flatnonzero(cues[kept]).tolist(), ties=self._ties)
+                average_precision(share[kept], np.flatnonzero(is_cue[kept]).tolist(), ties=self._ties)
                 for share, kept in zip(mixed, tokens, strict=True)
             ]
         )
 
-    def _ranked(self, example: Example, n: int, row: int, ranking: str) -> NDArray[np.intp]:
+    def _ranked(self, example: Example, n: int, row: int, ranking: str) -> Order:
         """Return the tokens that are ranked."""
-        kept = seen(n, row, causal=self._causal)
+        kept = cues.seen(n, row, causal=self._causal)
         if ranking != "all":
             kept[list(example.target)] = False
         if ranking == "words":

@@ -1,4 +1,4 @@
-"""Fidelity: whether the decision changes without the top features (fid+), and without all others (fid-)."""
+"""Fidelity: whether the decision changes without the top features (fid+), and with these alone (fid-)."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed
-from attnwidgets.evaluate.metrics.faithfulness import Plan, removal_scores
-from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
-from attnwidgets.evaluate.scorecards.bootstrap import bootstrap_of
+from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.explained_input import explained
+from attnwidgets.evaluate.metrics.faithfulness import removal_scores
+from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.removals.removal_metrics import FIDELITY, drop
+from attnwidgets.evaluate.scorecards.build import of_means
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding
+    from attnwidgets.evaluate.removals.removal import Operator
 
-    from attnwidgets.evaluate.removals.ordering import Oracle, Rounding
-    from attnwidgets.evaluate.removals.removal import Answers, Operator
-
-    Float = NDArray[np.float64]
-
-MODES = ("model", "phenomenon")
-KINDS = ("hard", "probability")
 SHARES = (0.1, 0.2, 0.3, 0.5)
 
 
 @forceable
+@documented
 def fidelity(
     traces: Any,
     explanations: Any,
@@ -41,7 +40,7 @@ def fidelity(
     kind: Literal["hard", "probability"] = "hard",
     thresholds: Sequence[float] = SHARES,
     rounding: Rounding = "ceil",
-    by: Literal["value", "magnitude"] = "value",
+    by: By = "value",
     special: bool = False,
     oracle: Oracle | None = "leave_one_out",
     draws: int = 10,
@@ -49,7 +48,7 @@ def fidelity(
     unit: str | None = None,
     batch_size: int = 32,
 ) -> Scorecard:
-    """Whether a decision falls with the top features M removed (fid+), and with all others removed (fid-).
+    """Measure whether the decision changes without the top features M (fid+), and with M alone (fid-).
 
     With y the prediction for the whole input ("model") or the true label ("phenomenon"), and y(.) what the
     model decides:
@@ -57,72 +56,71 @@ def fidelity(
         hard          fid+ = |1[y(x) = y] - 1[y(x - M) = y]|    fid- = the same with M alone
         probability   fid+ = p_y(x) - p_y(x - M)                fid- = the same with M alone
 
-    fid+ is high and fid- low where M is both needed and enough; `characterization` weighs the two.
+    fid+ is high and fid- low if M is both needed and enough; `characterization` combines the two.
 
     Args:
-        traces: What `aw.trace` returned, or a list of such traces.
-        explanations: As `faithfulness` takes them.
-        labels: For "phenomenon": the true label (class or token) of every trace, or one for all.
-        mode: Against what is compared.
-        kind: Decisions, or probabilities.
-        operator: How features are removed, see `OPERATORS`.
-        thresholds: Shares of the features that M is.
-        rounding: Of k = share * n features: "ceil", "floor" or "nearest".
-        by: Rank by "value" or by "magnitude".
-        special: Whether special tokens are features.
-        oracle: See `faithfulness`; by the probability of y.
-        draws: How many random orders the row "random" is the mean of.
-        seed: Of those draws.
-        unit: What features are; by default the unit of the explanations.
-        batch_size: Inputs that run together.
+        traces: {traces}
+        explanations: {explanations}
+        labels: For mode="phenomenon": the true label (class or token) of every trace, or one for all.
+        operator: {operator}
+        mode: Compare with the "model"'s own prediction, or with the true label ("phenomenon").
+        kind: Compare decisions ("hard") or probabilities.
+        thresholds: Sizes of M, as shares of the features, 0 to 1.
+        rounding: {rounding}
+        by: {by}
+        special: {special}
+        oracle: {oracle} It scores by the probability of y.
+        draws: {draws}
+        seed: {seed}
+        unit: {unit}
+        batch_size: {batch_size}
+        force: {force}
 
     Returns:
-        A Scorecard [fidelity_plus and fidelity_minus, method, share]; "hard" 0 or 1 for an example.
+        A Scorecard [fidelity_plus and fidelity_minus, method, share]; with "hard", 0 or 1 for an example.
 
     Raises:
-        ValueError: For unknown options; labels missing or given to "model"; and as `faithfulness` says.
-        TypeError: As there.
+        ValueError: If an option is unknown, or labels are missing or given for mode="model"; and as
+            `faithfulness` does.
+        TypeError: As `faithfulness` does.
 
-    Source: Amara et al. 2022, whose hard scores PyTorch Geometric computes as this does.
+    Source: Amara et al. 2022; PyTorch Geometric computes the hard scores in the same way.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.fidelity(trace, "saliency", operator="mask", unit="word")
+        >>> card.metrics
+        ('fidelity_plus', 'fidelity_minus')
     """
-    for name, value, known in (("mode", mode, MODES), ("kind", kind, KINDS)):
-        if value not in known:
-            raise ValueError(f"{name} {value!r} is not one of {listed(known)}.{suggest(str(value), known)}")
+    require_choice("mode", mode, ("model", "phenomenon"))
+    require_choice("kind", kind, ("hard", "probability"))
     if (labels is None) != (mode == "model"):
         raise ValueError(
             "labels are missing: mode='phenomenon' compares with the true label of every trace."
             if labels is None
             else "labels are for mode='phenomenon'; mode='model' compares with the prediction."
         )
-
-    def drop(x: Answers, part: Answers, f: Any) -> Float:
-        return f(x) - f(part)
-
-    plan = Plan(
+    protocol = RemovalProtocol(
         operator,
         tuple(thresholds),
         score="probability",
         rounding=rounding,
         by=by,
-        positive=False,
         special=special,
         oracle=oracle,
         draws=draws,
         seed=seed,
         batch_size=batch_size,
     )
-    several = list(labels) if isinstance(labels, (list, tuple)) else [labels]
+    soft = {name: replace(metric, formula=drop) for name, metric in FIDELITY.items()}
     return removal_scores(
-        traces,
-        explanations,
-        several,
-        plan,
-        FIDELITY
-        if kind == "hard"
-        else {name: replace(metric, formula=drop) for name, metric in FIDELITY.items()},
-        function="fidelity",
-        unit=unit,
-        options={"mode": mode, "kind": kind},
+        explained(traces, explanations, None, "fidelity", unit),
+        list(labels) if isinstance(labels, (list, tuple)) else [labels],
+        protocol,
+        FIDELITY if kind == "hard" else soft,
+        "fidelity",
+        mode=mode,
+        kind=kind,
     )
 
 
@@ -140,44 +138,44 @@ def characterization(fid_plus: Any, fid_minus: Any = None, weights: tuple[float,
     """Return the weighted harmonic mean of fid+ and 1 - fid-: (w+ + w-) / (w+ / fid+ + w- / (1 - fid-)).
 
     Args:
-        fid_plus: What `fidelity` returned (or the scores of `compare` by removal, with both fidelities); or
-            fid+, a number or an array, 0 to 1: means over a data set.
+        fid_plus: What `fidelity` returned, or the "removal" scores of `aw.evaluate.compare` with both
+            fidelities; or fid+ itself, a number or an array of means over a data set, 0 to 1.
         fid_minus: fid-, of the same shape; None with a scorecard.
         weights: w+ and w-, both above zero; only their ratio matters.
 
     Returns:
-        0 to 1, of the same shape; of a scorecard, one [characterization, method, share] of one example, the
-        data set, its intervals from examples drawn again. 0 where fid+ = 0 or fid- = 1, which are the limits;
-        NaN where one of them is NaN or outside 0 to 1 (a probability may rise without a feature).
+        Numbers 0 to 1 of the same shape; for a scorecard, one [characterization, method, share] with a single
+        example, the data set, and intervals from resampled examples. 0 if fid+ = 0 or fid- = 1, the limits;
+        NaN if one of them is NaN or outside 0 to 1 (a probability may rise without a feature).
 
     Raises:
-        ValueError: Where a weight is not above zero, or a scorecard is of something else.
+        ValueError: If a weight is not above zero, or a scorecard lacks a fidelity.
 
     Source: Amara et al. 2022, equation 5.
+
+    Example:
+        >>> aw.evaluate.characterization([0.8, 0.0], [0.2, 0.2]).round(2)
+        array([0.8, 0. ])
     """
     if not all(np.isfinite(weight) and weight > 0 for weight in weights):
         raise ValueError(f"weights must be two numbers above zero, not {weights!r}.")
     if not isinstance(fid_plus, Scorecard):
         return _harmonic(np.asarray(fid_plus, np.float64), np.asarray(fid_minus, np.float64), weights)
-    missing = [name for name in FIDELITY if name not in fid_plus.metrics]
-    if missing or fid_minus is not None:
+    if fid_minus is not None or not set(FIDELITY) <= set(fid_plus.metrics):
         raise ValueError(
             f"fid_plus is a scorecard of {listed(fid_plus.metrics)}; it must have {listed(FIDELITY)}, and "
-            "fid_minus be left out."
+            "fid_minus must be left out."
         )
-    places = [fid_plus.metrics.index(name) for name in FIDELITY]
+    plus, minus = (fid_plus.metrics.index(name) for name in FIDELITY)
 
-    def of(means: Float) -> Float:
-        return _harmonic(means[:, places[0]], means[:, places[1]], weights)[:, None]
+    def combined(means: Float) -> Float:
+        return _harmonic(means[:, plus], means[:, minus], weights)[:, None]
 
-    ends = bootstrap_of(
-        of, fid_plus.samples, level=fid_plus.level, resamples=fid_plus.resamples, seed=fid_plus.seed
-    )
-    return fid_plus.with_samples(
-        of(fid_plus.mean[None]),
-        step=f"characterization, weights {weights[0]:g} and {weights[1]:g}",
+    return of_means(
+        fid_plus,
+        combined,
         metrics=["characterization"],
-        ends=np.stack(ends),
+        step=f"characterization, weights {weights[0]:g} and {weights[1]:g}",
     )
 
 
@@ -185,5 +183,5 @@ def _harmonic(plus: Float, minus: Float, weights: tuple[float, float]) -> Float:
     enough = 1.0 - minus
     inside = (plus >= 0) & (plus <= 1) & (enough >= 0) & (enough <= 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = sum(weights) / (weights[0] / plus + weights[1] / enough)
-    return np.where(inside, np.where((plus == 0) | (enough == 0), 0.0, found), np.nan)
+        mean = sum(weights) / (weights[0] / plus + weights[1] / enough)
+    return np.where(inside, np.where((plus == 0) | (enough == 0), 0.0, mean), np.nan)

@@ -1,42 +1,41 @@
-"""Does attention rank features as other measures of importance do? Kendall's tau with gradients and removals.
+"""Whether attention ranks features as gradients and removals do, by Kendall's tau.
 
 Jain and Wallace 2019, Attention is not Explanation, section 4.1 and algorithm 1.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.evaluate.examples.explained_input import explained, is_constant, watched
+from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.explained_input import explained
 from attnwidgets.evaluate.metrics.attention_swaps import total_variation
-from attnwidgets.evaluate.metrics.rank_measures import kendall
+from attnwidgets.evaluate.metrics.rank_measures import defined, kendall
 from attnwidgets.evaluate.removals.ordering import singles
-from attnwidgets.evaluate.removals.removal import Operator, removable, removing
+from attnwidgets.evaluate.removals.protocol import RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import scored_explanations
-from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.explanations.targets.resolve import CLASSES, Target
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.removals.protocol import RemovalCase
+    from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
-
-    Float = NDArray[np.float64]
-    Order = NDArray[np.intp]
 
 PAPER = "Jain and Wallace 2019, Attention is not Explanation"
 METRICS = ("gradient_tau", "leave_one_out_variation_tau")
 _PURPOSE = "importance_correlation"
-_TWO = 2
 
 
 @forceable
+@documented
 def importance_correlation(
     traces: Any,
     explanations: Any,
@@ -49,131 +48,116 @@ def importance_correlation(
     unit: str | None = None,
     batch_size: int = 32,
 ) -> Scorecard:
-    """Whether attention, or any explanation a, ranks features as gradients and single removals do.
+    """Measure whether attention, or any explanation a, ranks features as gradients and single removals do.
 
         gradient_tau                  Kendall's tau-b of a_i with |gradient . embedding| of i, attention's
-                                      weights held as they are
-        leave_one_out_variation_tau   Kendall's tau-b of a_i with the total variation of the answer without i,
-                                      1/2 sum over all classes of |p(x) - p(x - i)|
+                                      weights held fixed
+        leave_one_out_variation_tau   Kendall's tau-b of a_i with the total variation of the prediction
+                                      without i, 1/2 sum over all classes of |p(x) - p(x - i)|
 
-    `single_removals` has tau with what the target alone loses, which has a sign.
+    `single_removals` correlates with what the target alone loses, which is signed. For a row of attention,
+    pass a function of a trace:
+    `lambda t: aw.attention(t).select(layer=-1).mean("head").to_attributions("row", query="cls")`.
 
     Args:
-        traces: What `aw.trace` returned, or a list of such traces.
-        explanations: As `faithfulness` takes them: a row of attention is a function of a trace,
-            `lambda t: aw.attention(t).select(layer=-1).mean("head").to_attributions("row", query="cls")`.
-        target: What the gradient is of; by default what the model predicts.
-        operator: How features are removed, see `OPERATORS`.
-        special: Whether special tokens are features.
-        draws: How many random vectors the row "random" is the mean of.
-        seed: Of those draws.
-        unit: What features are; by default the unit of the explanations. Gradients of tokens add up.
-        batch_size: Inputs that run together.
+        traces: {traces}
+        explanations: {explanations}
+        target: What to differentiate, as every method takes it; by default what the model predicts.
+        operator: {operator}
+        special: {special}
+        draws: Number of random vectors that the baseline "random" averages over.
+        seed: {seed}
+        unit: {unit} Gradients of tokens add up.
+        batch_size: {batch_size}
+        force: {force}
 
     Returns:
         A Scorecard [metric, method, 1], -1 to 1. "oracle" ranks as the measure itself does. NaN, with the
-        reason in `.warning`, for fewer than two features or where one side is constant.
+        reason in `.warning`, for fewer than two features or if one side is constant.
 
     Raises:
-        ValueError: For an unknown or impossible operator; a model without logits; an explanation of another
-            input or unit; where gradients cannot be had.
-        TypeError: Where an explanation is a map or nothing of the kind.
+        ValueError: If an operator is unknown or impossible, the model returns no logits or no gradients, or
+            an explanation belongs to another input or unit.
+        TypeError: If an explanation is a map, or no explanation at all.
 
     Source: Jain and Wallace 2019, algorithms 1 and 2.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.importance_correlation(trace, "saliency", operator="mask", unit="word")
+        >>> card.metrics
+        ('gradient_tau', 'leave_one_out_variation_tau')
     """
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, not {draws}.")
+    protocol = RemovalProtocol(operator, special=special, draws=draws, seed=seed, batch_size=batch_size)
     inputs = explained(traces, explanations, target, _PURPOSE, unit)
     samples = []
-    for number, one in enumerate(watched(inputs)):
-        meant = resolve_target(one.trace, target, method=_PURPOSE)
-        features = removable(one.trace, one.unit, one.stack, meant, special=special)
-        measures = [
-            _slopes(one, meant)[features],
-            _variations(one, meant, features, operator, batch_size, watched=len(inputs) == 1),
-        ]
-        random = np.random.default_rng([seed, number]).uniform(size=(draws, len(features)))
+    for case in protocol.cases(inputs, [target], _PURPOSE):
+        features = case.features
+        random = np.random.default_rng(case.seed).uniform(size=(draws, len(features)))
         samples.append(
             [
                 [
-                    *(_tau(values[features], measure) for values in one.values.values()),
-                    float(np.mean([_tau(values, measure) for values in random])),
-                    _tau(measure, measure),
+                    *(defined(kendall, values[features], measure) for values in case.values.values()),
+                    float(np.mean([defined(kendall, values, measure) for values in random])),
+                    defined(kendall, measure, measure),
                 ]
-                for measure in measures
+                for measure in (_slopes(case)[features], _variations(case))
             ]
         )
-    undefined = np.isnan(samples).any()
     return scored_explanations(
         inputs,
-        np.array(samples)[..., None],
+        samples,
         _PURPOSE,
         metrics=METRICS,
-        notes=["undefined where one side is constant, or of fewer than two features" if undefined else ""],
+        undefined="undefined where one side is constant, or of fewer than two features",
         title=f"correlation with importance, {operator}",
         paper=PAPER,
-        options={"operator": operator, "special": special, "draws": draws, "seed": seed},
+        options=protocol.options("operator", "special", "draws", "seed"),
     )
 
 
-def _tau(values: Float, measure: Float) -> float:
-    undefined = len(values) < _TWO or not np.isfinite(measure).all()
-    return (
-        float("nan") if undefined or is_constant(values) or is_constant(measure) else kendall(values, measure)
-    )
-
-
-def _slopes(one: ExplainedInput, target: Target) -> Float:
-    """Return |gradient . embedding| of every element with attention held [element]."""
+def _slopes(case: RemovalCase) -> Float:
+    """Return |gradient . embedding| of every element with attention held fixed [element]."""
     from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
     from attnwidgets.tracing.attention_modules import sites
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.interventions import Intervention
 
     class Held(Intervention):
-        """Attention's weights as they are, and no gradient through them."""
+        """Attention's own weights, without a gradient through them."""
 
-        def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - wherever it is
+        def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - everywhere alike
             return weights.detach()
 
-    trace = one.trace
-    where = frozenset((name, layer) for name, own in sites(trace).items() for layer in range(len(own)))
+    trace, target = case.removal.trace, case.removal.target
+    where = frozenset(
+        (name, layer) for name, modules in sites(trace).items() for layer in range(len(modules))
+    )
     with differentiable(trace, _PURPOSE) as run, Held(trace, _PURPOSE, "attention held", where):
         graph = run(hidden_states=target.hidden_states)
-        leaf = leaf_of(graph, embedding_stack(trace, one.stack), _PURPOSE, trace)
+        leaf = leaf_of(graph, embedding_stack(trace, case.removal.stack), _PURPOSE, trace)
         slope = gradients(target.score(graph.outputs), [leaf])[0]
         tokens = (slope * leaf.detach())[0].double().sum(-1).abs().cpu().numpy()
-    return one.unit.membership(len(tokens)) @ tokens
+    return case.removal.unit.membership(len(tokens)) @ tokens
 
 
-def _variations(
-    one: ExplainedInput,
-    target: Target,
-    features: Order,
-    operator: Operator,
-    batch_size: int,
-    *,
-    watched: bool,
-) -> Float:
-    """Return the total variation of the answer without each feature [feature]."""
+def _variations(case: RemovalCase) -> Float:
+    """Return the total variation of the prediction without each feature [feature]."""
     import torch
 
-    logits = one.trace.logits
+    trace = case.removal.trace
+    logits = trace.logits
     if logits is None:
-        raise ValueError(
-            f"{one.trace.model_id or 'this model'} returns no logits, so that there is no answer to compare."
-        )
-    row = None if logits.dim() == CLASSES else target.position
+        raise ValueError(f"{trace.model_id or 'this model'} returns no logits, so there is no prediction.")
+    row = None if logits.dim() == CLASSES else case.removal.target.position
     plain = torch.as_tensor(logits if row is None else logits[row]).double().softmax(-1)
 
-    def moved(outputs: Any) -> Tensor:
-        found = outputs.logits if row is None else outputs.logits[:, row]
-        return torch.as_tensor(total_variation(found.double().softmax(-1).cpu(), plain.cpu()))
+    def variation(outputs: Any) -> Tensor:
+        changed = outputs.logits if row is None else outputs.logits[:, row]
+        return torch.as_tensor(total_variation(changed.double().softmax(-1).cpu(), plain.cpu()))
 
-    # What is read at a token moves where tokens are deleted: removal refuses any title but this.
-    title = "function" if row is None else "distribution"
-    answer = Target("the answer", title, moved)
-    with removing(
-        one.trace, operator, answer, unit=one.unit, stack=one.stack, batch_size=batch_size, watched=watched
-    ) as ask:
-        return ask(singles(len(one.unit), features)[:-1]).number
+    # A row read at a token moves if tokens are deleted: removal refuses any title but "function".
+    prediction = Target("the answer", "function" if row is None else "distribution", variation)
+    removal = replace(case.removal, target=prediction)
+    with removal.answering(batch_size=case.protocol.batch_size, watched=case.watched) as ask:
+        return ask(singles(case.n, case.features)[:-1]).number

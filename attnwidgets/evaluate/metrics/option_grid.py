@@ -1,4 +1,4 @@
-"""What a method leaves open: options of which more than one value can be defended, and their combinations."""
+"""The options that methods leave open, the values that can be defended, and their combinations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DISTANCES = ("l1", "l2")
 _ORDERS = ("output_first", "input_first")
 _WEIGHTS = (0.5, 0.8)  # as published; about the share that Kobayashi et al. 2021 measured by norms
 HEADS = "heads"
-"""Of a map with heads that its method does not reduce: how they become one."""
+"""For a map whose method does not reduce its heads: how they become one."""
 
 CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "alti": {"distance": _DISTANCES, "after": ("norm1", "norm2")},
@@ -26,10 +26,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "attention_flow": {"head_reduce": ("mean", "max"), "residual_weight": _WEIGHTS},
     "attention_norm": {"variant": ("attn", "res", "res_ln", "enc")},
     "chefer": {"rule": ("iccv2021", "cvpr2021"), "head_reduce": ("mean", "sum"), "order": _ORDERS},
-    "decompx": {
-        "bias": ("absdot", "abssim", "norm"),
-        "activation": ("zero_origin", "linear_approximation"),
-    },
+    "decompx": {"bias": ("absdot", "abssim", "norm"), "activation": ("zero_origin", "linear_approximation")},
     "globenc": {"normalize": ("none", "row")},
     "input_x_gradient": {"reduce": ("sum", "l2", "l1")},
     "integrated_gradients": {"baseline": _BASELINES, "reduce": ("sum", "l2")},
@@ -44,40 +41,37 @@ CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 
 
 def choices_of(name: str, wanted: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the options of a method that are left open, with their values.
+    """Return the open options of a method, with their values.
 
     Args:
         name: A method.
         wanted: "all"; names of options; or a mapping from options to values.
 
     Raises:
-        ValueError: Nothing is known to be open, or an option is unknown; the message names what there is.
+        ValueError: If nothing is known to be open, or an option is unknown; the message lists what is open.
     """
-    entry = methods()[name]
     known = dict(CHOICES.get(name, {}))
+    allowed = {*methods()[name].options, HEADS}
     if isinstance(wanted, str) and wanted == "all":
         if not known:
-            offered = listed(sorted(CHOICES))
             raise ValueError(
-                f"nothing is known to be left open by {name!r}: give choices={{option: values}}. "
-                f"There are choices for {offered}."
+                f"{name!r} has no known open options; give choices={{option: values}}. "
+                f"Methods that have some: {listed(sorted(CHOICES))}."
             )
         return known
     if hasattr(wanted, "items"):
-        taken = {str(option): tuple(values) for option, values in wanted.items()}
-        _check(taken, {*entry.options, HEADS}, name)
-        return taken
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
-    _check(names, known, name)
-    return {option: known[option] for option in names}
-
-
-def _check(names: Any, known: Any, method: str) -> None:
-    for option in names:
-        if option not in known:
-            near = suggest(str(option), list(known))
-            there = listed(sorted(known)) or "nothing"
-            raise ValueError(f"choices: {option!r} is not open in {method!r}; there is {there}.{near}")
+        chosen = {str(option): tuple(values) for option, values in wanted.items()}
+    else:
+        allowed = set(known)
+        chosen = {
+            option: known.get(option, ()) for option in ([wanted] if isinstance(wanted, str) else wanted)
+        }
+    for option in chosen:
+        if option not in allowed:
+            there = listed(sorted(allowed)) or "nothing"
+            near = suggest(str(option), allowed)
+            raise ValueError(f"choices: {option!r} is not open in {name!r}; there is {there}.{near}")
+    return chosen
 
 
 def combinations(values: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[str, dict[str, Any]]]:

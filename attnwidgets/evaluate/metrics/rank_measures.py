@@ -1,7 +1,7 @@
 """How alike two vectors rank their elements: Spearman's rho, Kendall's tau-b, overlap of the k highest.
 
-None of them is ever NaN. A constant vector ranks nothing, so that the correlations with it are 0 by
-convention, and 1 with another constant vector, which ranks nothing either.
+None of them is ever NaN. A constant vector ranks nothing: by convention its correlation is 0, and 1 with
+another constant vector. `defined` says NaN instead.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
-    Float = NDArray[np.float64]
+    from attnwidgets.evaluate.arrays import Float
 
 
 def is_constant(values: Float) -> bool:
@@ -21,10 +21,17 @@ def is_constant(values: Float) -> bool:
     return bool((values == values[0]).all())
 
 
+def defined(measure: Callable[[Float, Float], float], first: Float, second: Float) -> float:
+    """Return a rank correlation; NaN if it is undefined, for which the measures have conventions."""
+    if len(first) < 2 or not np.isfinite(second).all() or is_constant(first) or is_constant(second):  # noqa: PLR2004
+        return float("nan")
+    return measure(first, second)
+
+
 def _with_constant(first: Float, second: Float) -> float | None:
-    """Return the correlation where one vector is constant, else None."""
+    """Return the correlation if one vector is constant, else None."""
     constant = (is_constant(first), is_constant(second))
-    return None if not any(constant) else float(all(constant))
+    return float(all(constant)) if any(constant) else None
 
 
 def spearman(first: Float, second: Float) -> float:
@@ -35,15 +42,15 @@ def spearman(first: Float, second: Float) -> float:
     if settled is not None:
         return settled
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
-    found = (ranks[0] @ ranks[1]) / np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
-    return float(np.clip(found, -1.0, 1.0))
+    rho = (ranks[0] @ ranks[1]) / np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
+    return float(np.clip(rho, -1.0, 1.0))
 
 
 def kendall(first: Float, second: Float) -> float:
     """Return Kendall's tau-b, -1 to 1: (C - D) / sqrt((P - T_1) (P - T_2)).
 
-    Of the P pairs of elements C are in the same order in both vectors, D in opposite orders, and T_1 and T_2
-    are equal in the first and in the second.
+    Of the P pairs of elements, C are in the same order in both vectors, D in opposite orders, and T_1 and T_2
+    are tied in the first and in the second.
     """
     from scipy.stats import kendalltau
 
@@ -54,9 +61,9 @@ def kendall(first: Float, second: Float) -> float:
 def top_k_overlap(first: Float, second: Float, k: int) -> float:
     """Return the share of the k highest elements that two vectors have in common, 0 to 1.
 
-    Where m elements are equal at the last r of the k places, each of them is in the top k to the degree r/m,
-    and an element is in both to the lesser of its two degrees. So a vector has all of its top k in common
-    with itself, and a constant vector k/n of it with any other: as many as a random choice has.
+    If m elements tie for the last r of the k places, each of them is in the top k to the degree r/m, and an
+    element is in both top k to the lesser of its two degrees. So a vector shares its whole top k with itself,
+    and a constant vector shares k/n of it with any other, as a random choice does.
     """
     return float(np.minimum(_membership(first, k), _membership(second, k)).sum() / k)
 

@@ -7,38 +7,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.examples.explained_input import explained
-from attnwidgets.evaluate.removals.ordering import (
-    Oracle,
-    count_of,
-    oracle_order,
-    random_orders,
-    ranked,
-    without,
-)
-from attnwidgets.evaluate.removals.removal import inputs_without, removable, removing, require_operator
-from attnwidgets.evaluate.removals.removal_metrics import read_score
-from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
+from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.explained_input import explained, require_one_each
+from attnwidgets.evaluate.removals.ordering import count_of, ranked, steps_removed
+from attnwidgets.evaluate.removals.protocol import RemovalCase, RemovalProtocol
+from attnwidgets.evaluate.removals.removal import EMBEDDED, require_operator
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored_explanations
 from attnwidgets.explanations.targets.named import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import Order
+    from attnwidgets.evaluate.removals.ordering import Oracle
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
-    Float = NDArray[np.float64]
+    Sample = dict[str, Any]
 
 PAPER = "Hooker et al. 2019, A Benchmark for Interpretability Methods in Deep Neural Networks"
-_EMBEDDED = ("zero", "mean")
 
 
+@documented
 def remove_and_retrain(
-    train: Callable[[list[dict[str, Any]], list[dict[str, Any]]], Any],
+    train: Callable[[list[Sample], list[Sample]], Any],
     training: tuple[Sequence[Any], Sequence[Any]],
     test: tuple[Sequence[Any], Sequence[Any]],
     explanations: Any,
@@ -50,122 +43,112 @@ def remove_and_retrain(
     seed: int = 0,
     unit: str | None = None,
 ) -> Scorecard:
-    """What accuracy a model reaches that is trained anew without the top features, in training and test.
+    """Measure the accuracy of a model trained anew without the top features, in training and test.
 
     A model that meets masked inputs for the first time may fail because they are strange. Trained on such
-    inputs it fails only where what it needs is gone. The training is yours: one run a method and share.
+    inputs, it fails only if what it needs is gone. You supply the training: one run per method and share.
 
     Args:
         train: Takes the changed training set and test set, lists of {"input_ids": [token], "label": ...}, and
-            returns the accuracy of a model that was trained anew; or one for each of several seeds, always
-            as many, for an interval.
-        training: Traces of the training set and their labels.
-        test: The same for the test set.
-        explanations: As `faithfulness` takes them, none of them finished.
-        operator: "mask", "pad" or "delete".
-        thresholds: Shares of the features that are removed from every text.
-        special: Whether special tokens are features.
-        oracle: The order of the row "oracle", by what the traced model loses; see `faithfulness`. None: no
-            such row, which saves as many runs as there are shares.
-        seed: Of the random order in the row "random".
-        unit: What features are.
+            returns the accuracy of a newly trained model; or, for an interval, one for each of several seeds,
+            always the same number of them.
+        training: Traces of the training set, and their labels.
+        test: Traces of the test set, and their labels.
+        explanations: {methods}
+        operator: "mask", "pad" or "delete", see `aw.evaluate.OPERATORS`.
+        thresholds: Shares of the features that are removed from every text, 0 to 1.
+        special: {special}
+        oracle: {oracle} It asks the traced model. None saves one run per share.
+        seed: {seed}
+        unit: {unit}
 
     Returns:
-        A Scorecard [accuracy, method, share], an example for every number that `train` returns: the lower,
-        the better the method finds what is needed; only below "random" does it find anything.
+        A Scorecard [accuracy, method, share], with an example for every number that `train` returns. The
+        lower the accuracy, the better a method finds what is needed; only below "random" does it find
+        anything.
 
     Raises:
-        ValueError: For an operator on embeddings or an impossible one; where labels are not one a trace.
+        ValueError: If the operator acts on embeddings or is impossible, or there is not one label per trace.
 
     Source: Hooker et al. 2019, section 3.
+
+    Example:
+        >>> traces = aw.trace(*aw.demo_model("classifier"), ["A fine film.", "A dull story."])
+        >>> def train(training, test):
+        ...     return 0.5  # train a model on `training`, and return its accuracy on `test`
+        >>> data = (traces, [1, 0])
+        >>> card = aw.evaluate.remove_and_retrain(train, data, data, "saliency", thresholds=[0, 0.5])
+        >>> card.metrics, card.shape
+        (('accuracy',), (1, 3, 2))
     """
-    if operator in _EMBEDDED or operator == "attention_mask":
-        raise ValueError(f"operator {operator!r} changes no ids to train on; take 'mask', 'pad' or 'delete'.")
+    if operator in (*EMBEDDED, "attention_mask"):
+        raise ValueError(f"operator {operator!r} changes no ids to train on; use 'mask', 'pad' or 'delete'.")
+    protocol = RemovalProtocol(
+        operator, tuple(thresholds), special=special, oracle=oracle, draws=1, seed=seed
+    )
     sets = []
+    first: list[ExplainedInput] = []
     for name, (traces, labels) in (("training", training), ("test", test)):
-        if len(traces) != len(labels):
-            raise ValueError(f"{name} has {len(labels)} labels for {len(traces)} traces: give one for each.")
-        sets.append((explained(list(traces), explanations, None, "remove_and_retrain", unit), list(labels)))
-    names = [*sets[0][0][0].values, RANDOM, *([] if oracle is None else [ORACLE])]
-    ranks = {
-        name: [
-            [
-                _order(one, name, operator, oracle, seed, number, special=special)
-                for number, one in enumerate(own)
-            ]
-            for own, _ in sets
-        ]
-        for name in progress(names, "ranking")
+        require_one_each(f"{name}: labels", labels, traces)
+        inputs = explained(list(traces), explanations, None, "remove_and_retrain", unit)
+        sets.append(([_case(item, protocol, number) for number, item in enumerate(inputs)], list(labels)))
+        first = first or inputs
+    baselines = [RANDOM] if oracle is None else [RANDOM, ORACLE]
+    orders = {
+        name: [[_order(case, name) for case in cases] for cases, _ in sets]
+        for name in progress([*first[0].values, *baselines], "ranking")
     }
-    runs = [(name, share) for name in names for share in thresholds]
-    found: list[Float] = []
-    untouched: Float | None = None
-    for name, share in progress(runs, "training"):
-        if share or untouched is None:
+    accuracies: list[Float] = []
+    untouched: Float | None = None  # nothing is removed for a share of 0: one run serves all methods
+    for name, share in progress([(name, share) for name in orders for share in thresholds], "training"):
+        accuracy = untouched
+        if share or accuracy is None:
             changed = [
                 [
-                    {"input_ids": _ids(one, order, share, operator), "label": label}
-                    for one, order, label in zip(own, orders, labels, strict=True)
+                    {"input_ids": _ids(case, order, share), "label": label}
+                    for case, order, label in zip(cases, set_orders, labels, strict=True)
                 ]
-                for (own, labels), orders in zip(sets, ranks[name], strict=True)
+                for (cases, labels), set_orders in zip(sets, orders[name], strict=True)
             ]
             accuracy = np.atleast_1d(np.asarray(train(changed[0], changed[1]), dtype=np.float64))
-            if found and accuracy.shape != found[0].shape:
-                raise ValueError(
-                    f"train returned {accuracy.size} numbers, and {found[0].size} before: always as many."
-                )
-            untouched = accuracy if share == 0 else untouched
-            found.append(accuracy)
-        else:
-            found.append(untouched)
-    return scored(
-        np.stack(found, axis=1).reshape(-1, 1, len(names), len(thresholds)),
+            untouched = untouched if share else accuracy
+        if accuracies and accuracy.shape != accuracies[0].shape:
+            raise ValueError(
+                f"train returned {accuracy.size} numbers after {accuracies[0].size}; always return as many."
+            )
+        accuracies.append(accuracy)
+    return scored_explanations(
+        first,
+        np.stack(accuracies, axis=1).reshape(-1, 1, len(orders), len(thresholds)),
         "remove_and_retrain",
-        model=sets[0][0][0].trace.model_id,
         metrics=["accuracy"],
-        methods=names,
-        baselines=[name for name in names if name in (RANDOM, ORACLE)],
+        baselines=baselines,
         x=list(thresholds),
         x_name="share",
-        unit=sets[0][0][0].unit.name,
         title=f"remove and retrain, {operator}",
         paper=PAPER,
-        options={"operator": operator, "special": special, "oracle": oracle, "seed": seed},
+        options=protocol.options("operator", "special", "oracle", "seed"),
     )
 
 
-def _order(
-    one: ExplainedInput,
-    name: str,
-    operator: Operator,
-    oracle: Oracle | None,
-    seed: int,
-    number: int,
-    *,
-    special: bool,
-) -> Order:
-    """Return the features of one input in the order in which they go."""
-    target = resolve_target(one.trace, None, method="remove_and_retrain")
-    require_operator(one.trace, operator, target, one.stack)
-    features = removable(one.trace, one.unit, one.stack, target, special=special)
+def _case(item: ExplainedInput, protocol: RemovalProtocol, number: int) -> RemovalCase:
+    target = resolve_target(item.trace, None, method="remove_and_retrain")
+    require_operator(item.trace, protocol.operator, target, item.stack)
+    return protocol.case(item, target, number)
+
+
+def _order(case: RemovalCase, name: str) -> Order:
+    """Return the features of one input in the order in which a method or baseline removes them."""
     if name == RANDOM:
-        return random_orders(features, 1, [seed, number])[0]
-    if name != ORACLE or oracle is None:
-        return ranked(one.values[name], features, by="value")
-    with removing(one.trace, operator, target, unit=one.unit, stack=one.stack, watched=False) as ask:
-        return oracle_order(
-            oracle, len(one.unit), features, ask, lambda answers: read_score(answers, None, target.index),
-            keep=False, longest=len(features),
-        )  # fmt: skip
+        return case.random_orders()[0]
+    if name == ORACLE:
+        return case.ask(case.oracle_order(keep=False, longest=len(case.features)))[0]
+    return ranked(case.values[name], case.features, by="value")
 
 
-def _ids(one: ExplainedInput, order: Order, share: float, operator: Operator) -> list[int]:
+def _ids(case: RemovalCase, order: Order, share: float) -> list[int]:
     """Return the ids of one input without its top features."""
-    from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
-
-    trace = one.trace
-    gone = without(len(one.unit), order, count_of(share, len(order), "ceil"))
-    tokens = (gone[None] @ one.unit.membership(len(trace.axes(one.stack)[0]))) > 0
-    changed = inputs_without(trace, operator, one.stack, tokens, forward_parameters(unwrap(trace.model)))
-    return changed["input_ids"][0].tolist()
+    k = count_of(share, len(order), "ceil")
+    gone, _ = case.removal.distinct(steps_removed(case.n, order, order, [k], keep=False))
+    ids = case.removal.inputs(gone)["input_ids"]
+    return ids[0].tolist()

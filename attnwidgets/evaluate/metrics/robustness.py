@@ -1,4 +1,4 @@
-"""How far a ranking survives the choices that a method leaves open: an interval of ranks for every token."""
+"""Robustness: how far a ranking survives the options that a method leaves open, as intervals of ranks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
+from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import require_single
 from attnwidgets.evaluate.metrics.option_grid import HEADS, choices_of, combinations
 from attnwidgets.explanations.registry.registry import explain, methods
@@ -17,27 +18,24 @@ from attnwidgets.tracing.free_memory import forceable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.explanations.results.attributions import Attributions
-
-    Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
 class Robustness:
     """Intervals of ranks over several versions of an explanation.
 
-    `aw.TokenStrip(found)` shows the first version, with hatching where the ranking does not survive.
+    `aw.TokenStrip(robustness)` shows the first version, hatched where the ranking does not survive.
 
     Attributes:
         labels: The elements.
-        names: What the versions are called.
+        names: Names of the versions.
         ranks: 1 for the highest value [version, element]; equal values share their mean rank.
         low: The best rank of every element [element].
-        high: The worst [element].
+        high: The worst rank of every element [element].
         versions: The versions themselves, the one with the published options first.
-        refused: Versions that this input does not have, with the reason.
+        refused: Versions that cannot be computed for this input, with the reason.
     """
 
     labels: tuple[str, ...]
@@ -57,23 +55,26 @@ class Robustness:
         return self.ranks.max(axis=0)
 
     @property
-    def unsettled(self) -> NDArray[np.bool_]:
-        """Which elements are above some other one in one version and below it in another [element]."""
+    def unsettled(self) -> Bools:
+        """Which elements rank above some other one in one version and below it in another [element]."""
         above = self.ranks[:, :, None] < self.ranks[:, None, :]
         return (above.any(axis=0) & above.any(axis=0).T).any(axis=1)
 
-    def undecided(self, k: int) -> NDArray[np.bool_]:
+    def undecided(self, k: int) -> Bools:
         """Return which elements are among the first `k` in some versions and not in others [element].
 
+        Args:
+            k: 1 to the number of elements.
+
         Raises:
-            ValueError: Where k is not 1 to the number of elements.
+            ValueError: If k is out of range.
         """
         if not 1 <= k <= len(self.labels):
             raise ValueError(f"k must be 1 to {len(self.labels)}, not {k}.")
         return (self.low <= k) & (self.high > k)
 
     def survives(self, first: int, second: int) -> bool:
-        """Return whether one element is ranked above another in every version."""
+        """Return whether element number `first` ranks above number `second` in every version."""
         return bool((self.ranks[:, first] < self.ranks[:, second]).all())
 
     def __repr__(self) -> str:
@@ -85,6 +86,7 @@ class Robustness:
 
 
 @forceable
+@documented
 def robustness(
     versions: Any,
     method: str | None = None,
@@ -98,89 +100,94 @@ def robustness(
 ) -> Robustness:
     """Return the interval of every element's rank over versions of an explanation.
 
-    Reduction, residual, order, baseline: where a paper leaves a choice, each that can be defended is one::
+    Reduction, residual weight, order, baseline: where a paper leaves a choice open, each value that can be
+    defended gives a version::
 
         found = aw.evaluate.robustness(trace, "rollout")        # all that rollout leaves open
         aw.TokenStrip(found)                                    # hatched where the ranking does not survive
         aw.evaluate.robustness({"l2": aw.saliency(trace), "l1": aw.saliency(trace, reduce="l1")})
 
     Args:
-        versions: A trace; or Attributions of one input in one unit, by name, two or more.
+        versions: A trace; or a mapping from names to two or more Attributions of one input in one unit.
         method: With a trace, a name in `aw.methods()`.
-        choices: What is varied: "all" that is known to be open in the method (`evaluate.choices.CHOICES`),
-            names of its options, or a mapping from options to their values; "heads" is how the heads of a map
-            become one. Every combination is a version.
+        choices: What varies: "all" that is known to be open in the method
+            (`attnwidgets.evaluate.metrics.option_grid.CHOICES`), names of its options, or a mapping from
+            options to their values; "heads" is how the heads of a map become one. Every combination is a
+            version.
         target: What is explained, for methods that have a target.
-        unit: The unit to rank; None: tokens.
-        layer: Of a map with several; None: the last.
+        unit: The unit to rank; None for tokens.
+        layer: The layer of a map with several; None for the last.
         how: How a map becomes a vector, as in `MixingMap.to_attributions`.
-        query: Whose row is read by how="row", as there; None: that of the prediction, the last token where
-            nothing looks ahead, else the first.
+        query: Whose row how="row" reads; None for that of the prediction: the last token in a causal map,
+            else the first.
+        force: {force}
 
     Returns:
         A Robustness: `.low`, `.high`, `.unsettled`, `.undecided(k)`, `.survives(a, b)`.
 
     Raises:
-        ValueError: For fewer than two versions, elements that differ, or choices that are not open; the
-            message names those that are.
-        TypeError: Where one is no Attributions.
+        ValueError: If there are fewer than two versions, their elements differ, or choices are not open; the
+            message lists those that are.
+        TypeError: If a version is not Attributions, or neither a method nor a mapping is given.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "A fine film.")
+        >>> found = aw.evaluate.robustness(trace, "rollout", choices=["head_reduce"])
+        >>> found.names
+        ("head_reduce='mean'", "head_reduce='max'")
     """
+    from scipy.stats import rankdata
+
     refused: dict[str, str] = {}
     if method is not None:
         given = {} if target is None else {"target": target}
-        read = {"layer": layer, "how": how, "query": query, "unit": unit}
-        versions, refused = _versions(versions, method, choices, given, read)
+        options = {"layer": layer, "how": how, "query": query, "unit": unit}
+        versions, refused = _versions(versions, method, choices, given, options)
     elif not hasattr(versions, "items"):
         raise TypeError(
-            "name the method whose choices are tried, robustness(trace, 'rollout'), or give versions."
+            "name the method whose choices are tried, robustness(trace, 'rollout'), or give a mapping of "
+            "versions."
         )
-    if len(versions) < 2 and method is None:  # noqa: PLR2004 - one alone has no interval
+    elif len(versions) < 2:  # noqa: PLR2004 - a single version has no interval
         raise ValueError(f"versions has {len(versions)}; two or more show what a choice changes.")
-    found = {str(name): require_single(one, str(name)) for name, one in versions.items()}
-    first = next(iter(found.values()))
-    for name, one in found.items():
-        if one.labels != first.labels:
-            count = f"{len(one.labels)} {one.unit}s"
+    singles = {str(name): require_single(version, str(name)) for name, version in versions.items()}
+    first = next(iter(singles.values()))
+    for name, version in singles.items():
+        if version.labels != first.labels:
+            count = f"{len(version.labels)} {version.unit}s"
             raise ValueError(f"version {name!r} is of other elements ({count}) than the first.")
-    from scipy.stats import rankdata
-
-    table = np.stack([rankdata(-np.asarray(one.values, dtype=np.float64)) for one in found.values()])
-    return Robustness(tuple(first.labels), tuple(found), table, tuple(found.values()), refused)
+    ranks = [rankdata(-np.asarray(version.values, dtype=np.float64)) for version in singles.values()]
+    return Robustness(tuple(first.labels), tuple(singles), np.stack(ranks), tuple(singles.values()), refused)
 
 
 def _versions(
-    trace: Any, method: str, choices: Any, given: Mapping[str, Any], read: Mapping[str, Any]
+    trace: Any, method: str, choices: Any, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[dict[str, Attributions], dict[str, str]]:
-    """Return what a method says with every combination of choices, and why others cannot be had."""
-    every = list(combinations(choices_of(method, choices)))
-    found: dict[str, Attributions] = {}
+    """Return the explanations by every combination of choices, and why others cannot be computed."""
+    versions: dict[str, Attributions] = {}
     refused: dict[str, str] = {}
     failure: Exception | None = None
-    entry = methods()[method]
-    for name, options in progress(every, desc=f"{method}: choices"):
-        heads = options.get(HEADS, "mean")
-        taken = {option: value for option, value in options.items() if option != HEADS}
-        named = given if "target" in entry.options else {}
+    given = given if "target" in methods()[method].options else {}
+    for name, chosen in progress(list(combinations(choices_of(method, choices))), desc=f"{method}: choices"):
+        heads = chosen.pop(HEADS, "mean")
         try:
-            one = explain(trace, method, **taken, **named)
-            found[name] = _vector(one, heads, **read)
+            versions[name] = _vector(explain(trace, method, **chosen, **given), heads, **options)
         except (ValueError, LookupError) as error:
             refused[name], failure = str(error), error
-    if not found and failure is not None:
+    if not versions and failure is not None:
         raise failure
-    return found, refused
+    return versions, refused
 
 
 def _vector(
-    one: Any, heads: Any, *, layer: int | None, how: Any, query: int | str | None, unit: str | None
+    explanation: Any, heads: Any, *, layer: int | None, how: Any, query: int | str | None, unit: str | None
 ) -> Attributions:
     """Return an explanation as one row of attributions."""
-    found = one
-    if isinstance(one, MixingMap):
-        single = one.select(layer=one.layers[-1] if layer is None else layer)
+    if isinstance(explanation, MixingMap):
+        single = explanation.select(layer=explanation.layers[-1] if layer is None else layer)
         single = single if single.heads is None else single.reduce("head", heads)
         single = single if unit is None else single.to(unit)
         if how == "row" and query is None:
             query = "last" if single.causal else "first"
-        found = single.to_attributions(how, query=query)
-    return found if unit is None else found.to(unit)
+        explanation = single.to_attributions(how, query=query)
+    return explanation if unit is None else explanation.to(unit)

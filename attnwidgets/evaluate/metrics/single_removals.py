@@ -1,4 +1,4 @@
-"""Do values follow what happens when each feature alone is removed? Rank correlations, and who is zero."""
+"""Whether values follow the effect of removing each feature alone: rank correlations, and who is zero."""
 
 from __future__ import annotations
 
@@ -7,72 +7,64 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
-from attnwidgets.evaluate.examples.explained_input import explained, is_constant
+from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.explained_input import as_list, explained, require_one_each
 from attnwidgets.evaluate.examples.rationales import rationale_elements
-from attnwidgets.evaluate.metrics.rank_measures import kendall, spearman
+from attnwidgets.evaluate.metrics.rank_measures import defined, kendall, spearman
 from attnwidgets.evaluate.removals.ordering import singles
-from attnwidgets.evaluate.removals.removal_metrics import Score, read_score
-from attnwidgets.evaluate.removals.run import of_each_input
-from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.scorecards.build import metric_names, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import Order, Questions
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.evaluate.removals.ordering import Questions
+    from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.evaluate.removals.removal_metrics import Score
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-    from attnwidgets.explanations.targets.resolve import Target
-
-    Float = NDArray[np.float64]
 
 _NGUYEN = "Nguyen and Martinez 2020, On Quantitative Aspects of Model Interpretability"
-_TWO = 2
 EPSILON = 1e-5
+UNDEFINED = "undefined where one side is constant, or of fewer than two features"
 
 
 @dataclass(frozen=True)
-class Singles:
-    """What removing each feature alone does to one input.
+class Effects:
+    """What removing each feature of one input alone does.
 
     Attributes:
         drops: f(x) - f(x without it) [feature].
         losses: -log p(x without it) [feature].
-        gold: Which features are gold [feature]; None where that was not given.
-        epsilon: Below what a value is zero.
-        change: Below what a drop is zero.
+        still: Features that should have no value: no effect on f, or not among those that matter [feature].
+        epsilon: A value below this counts as zero.
     """
 
     drops: Float
     losses: Float
-    gold: NDArray[np.bool_] | None
+    still: Bools
     epsilon: float
-    change: float
 
 
-def _non_sensitivity(values: Float, found: Singles) -> float:
-    still = np.abs(found.drops) < found.change if found.gold is None else ~found.gold
-    return float(((np.abs(values) < found.epsilon) != still).sum())
+def _non_sensitivity(values: Float, effects: Effects) -> float:
+    return float(((np.abs(values) < effects.epsilon) != effects.still).sum())
 
 
-def _monotonicity(values: Float, found: Singles) -> float:
-    return _correlation(spearman, np.abs(values), found.drops**2)
+def _monotonicity(values: Float, effects: Effects) -> float:
+    return defined(spearman, np.abs(values), effects.drops**2)
 
 
-def _loss_monotonicity(values: Float, found: Singles) -> float:
-    return _correlation(spearman, values, found.losses)
+def _loss_monotonicity(values: Float, effects: Effects) -> float:
+    return defined(spearman, values, effects.losses)
 
 
-def _leave_one_out(values: Float, found: Singles) -> float:
-    return _correlation(kendall, values, found.drops)
+def _leave_one_out(values: Float, effects: Effects) -> float:
+    return defined(kendall, values, effects.drops)
 
 
-METRICS: dict[str, tuple[Callable[[Float, Singles], float], str]] = {
+METRICS: dict[str, tuple[Callable[[Float, Effects], float], str]] = {
     "non_sensitivity": (_non_sensitivity, _NGUYEN),
     "monotonicity": (_monotonicity, _NGUYEN),
     "loss_monotonicity": (_loss_monotonicity, "lectures"),
@@ -81,6 +73,7 @@ METRICS: dict[str, tuple[Callable[[Float, Singles], float], str]] = {
 
 
 @forceable
+@documented
 def single_removals(
     traces: Any,
     explanations: Any,
@@ -98,130 +91,106 @@ def single_removals(
     unit: str | None = None,
     batch_size: int = 32,
 ) -> Scorecard:
-    """Whether values follow what the score f does when each feature i alone is removed, x - i.
+    """Measure whether values follow the score f when each feature i alone is removed, x - i.
 
-        non_sensitivity     how many features are in one of {|a_i| < epsilon} and {|f(x) - f(x - i)| < change}
-                            but not in the other; 0 at best
+        non_sensitivity     number of features in one of {|a_i| < epsilon} and {|f(x) - f(x - i)| < change}
+                            but not in the other; 0 is best
         monotonicity        Spearman's correlation of |a_i| with (f(x) - f(x - i))^2
-        loss_monotonicity   Spearman's correlation of a_i with the loss -log p(x - i), as lectures have it
+        loss_monotonicity   Spearman's correlation of a_i with the loss -log p(x - i), as in lectures
         leave_one_out_tau   Kendall's tau-b of a_i with f(x) - f(x - i)
 
     Args:
-        traces: What `aw.trace` returned, or a list of such traces.
-        explanations: As `faithfulness` takes them.
-        target: As there.
-        operator: How features are removed, see `OPERATORS`. It stands for the expectation over other values
-            of the feature in the papers' formulas.
+        traces: {traces}
+        explanations: {explanations}
+        target: {target}
+        operator: {operator} It stands in for the papers' expectation over other values of the feature.
         metrics: One or several of these four.
-        epsilon: For non_sensitivity: below what |a_i| is zero, in the explanation's own units.
-        change: And below what a change of f is.
-        gold: For non_sensitivity: which features matter (see `rationale_elements`), one for each trace. The
-            second set is then all others, as some lectures have it.
-        score: What f is, as in `faithfulness`.
-        special: Whether special tokens are features.
-        draws: How many random vectors the row "random" is the mean of.
-        seed: Of those draws.
-        unit: What features are; by default the unit of the explanations.
-        batch_size: Inputs that run together.
+        epsilon: For non_sensitivity: a value |a_i| below this counts as zero, in the explanation's units.
+        change: For non_sensitivity: a change of f below this counts as none.
+        gold: For non_sensitivity: the features that matter (see `rationale_elements`), one entry per trace.
+            The second set is then all other features, as in some lectures.
+        score: {score}
+        special: {special}
+        draws: Number of random vectors that the baseline "random" averages over.
+        seed: {seed}
+        unit: {unit}
+        batch_size: {batch_size}
+        force: {force}
 
     Returns:
         A Scorecard [metric, method, 1]. "oracle" is the vector of the drops themselves (of the losses for
-        loss_monotonicity, of 0 and 1 where there is gold). NaN, with the reason in `.warning`: a correlation
-        of fewer than two features or where one side is constant.
+        loss_monotonicity, of 0 and 1 with `gold`). NaN, with the reason in `.warning`, for a correlation of
+        fewer than two features or if one side is constant.
 
     Raises:
-        ValueError: For unknown options, an explanation of another input or unit.
-        TypeError: Where an explanation is a map or nothing of the kind.
+        ValueError: If an option is unknown, or an explanation belongs to another input or unit.
+        TypeError: If an explanation is a map, or no explanation at all.
 
     Source: Nguyen and Martinez 2020, sections 4.2 and 4.3; Jain and Wallace 2019, section 4.1.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.single_removals(trace, "saliency", operator="mask", unit="word")
+        >>> card.of("oracle")[0, 1:, 0]
+        array([1., 1.])
     """
-    names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    for name in names:
-        if name not in METRICS:
-            raise ValueError(f"metrics has {name!r}; there is {listed(METRICS)}.{suggest(name, METRICS)}")
-    inputs = explained(traces, explanations, target, "single_removals", unit)
-    rationales = [gold] if gold is not None and not isinstance(traces, (list, tuple)) else gold
-    if rationales is not None and len(rationales) != len(inputs):
-        raise ValueError(f"gold has {len(rationales)} for {len(inputs)} traces: give one for each.")
-
-    def questions(
-        number: int, one: ExplainedInput, features: Order, meant: Target
-    ) -> Questions[list[list[float]]]:
-        wanted = None
-        if rationales is not None:
-            wanted = np.isin(features, rationale_elements(one.trace, rationales[number], one.unit))
-        return single_questions(
-            one, features, meant.index, names, wanted, epsilon, change, score, draws, [seed, number]
-        )
-
-    samples = of_each_input(
-        inputs,
-        target,
-        operator,
-        questions,
-        function="single_removals",
-        special=special,
-        batch_size=batch_size,
+    names = metric_names(metrics, METRICS)
+    protocol = RemovalProtocol(
+        operator, score=score, special=special, draws=draws, seed=seed, batch_size=batch_size
     )
-    found = np.array(samples)[..., None]
-    undefined = np.isnan(found[:, :, : len(inputs[0].values)]).any()
+    inputs = explained(traces, explanations, target, "single_removals", unit)
+    rationales = [None] * len(inputs)
+    if gold is not None:
+        rationales = gold if isinstance(traces, (list, tuple)) else [gold]
+        require_one_each("gold", rationales, as_list(traces))
+    samples = [
+        case.ask(single_questions(case, names, epsilon, change, rationale))
+        for case, rationale in zip(
+            protocol.cases(inputs, [target], "single_removals"), rationales, strict=True
+        )
+    ]
     return scored_explanations(
         inputs,
-        found,
+        samples,
         "single_removals",
         metrics=names,
-        notes=["undefined where one side is constant, or of fewer than two features" if undefined else ""],
+        undefined=UNDEFINED,
         title=f"single removals, {operator}",
         paper="; ".join(dict.fromkeys(METRICS[name][1] for name in names)),
-        options={
-            "operator": operator,
-            "epsilon": epsilon,
-            "change": change,
-            "gold": gold is not None,
-            "score": score,
-            "special": special,
-            "draws": draws,
-            "seed": seed,
-        },
+        options=protocol.options("operator", "score", "special", "draws", "seed")
+        | {"epsilon": epsilon, "change": change, "gold": gold is not None},
     )
 
 
 def single_questions(
-    one: ExplainedInput,
-    features: NDArray[np.intp],
-    index: int | None,
+    case: RemovalCase,
     names: Sequence[str],
-    gold: NDArray[np.bool_] | None,
-    epsilon: float,
-    change: float,
-    score: Score | None,
-    draws: int,
-    seed: Sequence[int],
+    epsilon: float = EPSILON,
+    change: float = EPSILON,
+    rationale: Any = None,
 ) -> Questions[list[list[float]]]:
-    """Yield what is to be removed from one input, and return its scores [metric, method]."""
-    answers = yield singles(len(one.unit), features)
-    numbers = read_score(answers, score, index)
-    found = Singles(numbers[-1] - numbers[:-1], -answers.log_p[:-1], gold, epsilon, change)
-    random = np.random.default_rng(seed).uniform(-1, 1, size=(draws, len(features)))
-    return [_row(name, [v[features] for v in one.values.values()], random, found) for name in names]
+    """Yield what is removed from one input, and return its scores [metric, method], baselines last."""
+    features = case.features
+    answers = yield singles(case.n, features)
+    scores = case.read(answers)
+    drops = scores[-1] - scores[:-1]
+    still = np.abs(drops) < change
+    if rationale is not None:
+        matters = rationale_elements(case.removal.trace, rationale, case.removal.unit)
+        still = ~np.isin(features, matters)
+    effects = Effects(drops, -answers.log_p[:-1], still, epsilon)
+    random = np.random.default_rng(case.seed).uniform(-1, 1, size=(case.protocol.draws, len(features)))
+    given = [values[features] for values in case.values.values()]
+    return [_row(name, given, random, effects) for name in names]
 
 
-def _row(name: str, given: Sequence[Float], random: Float, found: Singles) -> list[float]:
-    """Return what explanations, chance and the oracle score by one metric."""
+def _row(name: str, given: Sequence[Float], random: Float, effects: Effects) -> list[float]:
+    """Return the scores of explanations, of chance and of the oracle by one metric."""
     score, _ = METRICS[name]
     if not random.shape[1]:
-        return [float("nan")] * (len(given) + _TWO)
-    best = found.losses if name == "loss_monotonicity" else found.drops
-    if name == "non_sensitivity":
-        # Zero exactly where it should be.
-        still = np.abs(best) < found.change if found.gold is None else ~found.gold
-        best = np.where(still, 0.0, max(1.0, found.epsilon))
-    chance = float(np.mean([score(values, found) for values in random]))
-    return [*(score(values, found) for values in given), chance, score(best, found)]
-
-
-def _correlation(measure: Callable[[Float, Float], float], values: Float, wanted: Float) -> float:
-    """Return a rank correlation; NaN where it is undefined, for which `rank_measures` has conventions."""
-    if len(values) < _TWO or not np.isfinite(wanted).all() or is_constant(values) or is_constant(wanted):
-        return float("nan")
-    return measure(values, wanted)
+        return [float("nan")] * (len(given) + 2)
+    best = effects.losses if name == "loss_monotonicity" else effects.drops
+    if name == "non_sensitivity":  # zero exactly where it should be
+        best = np.where(effects.still, 0.0, max(1.0, effects.epsilon))
+    chance = float(np.mean([score(values, effects) for values in random]))
+    return [*(score(values, effects) for values in given), chance, score(best, effects)]

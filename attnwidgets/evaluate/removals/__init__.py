@@ -1,1 +1,1 @@
-"""Parts of an input taken away, in which order, and what is left of the prediction."""
+"""Removing parts of an input: by which operator, in which order, and what the model then predicts."""

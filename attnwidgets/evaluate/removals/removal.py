@@ -1,7 +1,7 @@
-"""Parts of an input taken away: one operator, named by the user, for every score that asks what a part does.
+"""Remove elements of an input by an operator that the user names, and read what the model then predicts.
 
-Tokens are worked on as the ids, embeddings or attention mask that the model is given, never as text that is
-tokenized again, so that no other token changes with them.
+Operators change the ids, embeddings or attention mask that the model is given. The text is never tokenized
+again, so that no other token changes.
 """
 
 from __future__ import annotations
@@ -12,48 +12,47 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
+from attnwidgets.evaluate.removals.ordering import answered
 from attnwidgets.explanations.targets.resolve import tokenizer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.evaluate.arrays import Bools, Float, Indices, Order
+    from attnwidgets.evaluate.removals.ordering import Questions, T
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
-    Bools = NDArray[np.bool_]
-    Float = NDArray[np.float64]
-    Run = Callable[[Bools], Any]
-
 Operator = Literal["delete", "mask", "pad", "zero", "mean", "attention_mask"]
 OPERATORS: tuple[Operator, ...] = ("delete", "mask", "pad", "zero", "mean", "attention_mask")
-"""delete: the token is left out and those after it move up. mask, pad: its id is that of the mask or padding
-token. zero, mean: its embedding is zeros, or the mean over the vocabulary (its position stays).
-attention_mask: the token stays where it is, and nothing attends to it.
-Models that count positions past the padding (RoBERTa) or past what is masked (OPT) move up the tokens
-after what "pad" or "attention_mask" removes."""
+"""delete: drops the token; those after it move up. mask, pad: replace its id by that of the mask or padding
+token. zero, mean: replace its embedding by zeros, or by the mean over the vocabulary; its position stays.
+attention_mask: keeps the token in place, but nothing attends to it.
+Models that count positions past the padding (RoBERTa) or past masked tokens (OPT) move up the tokens after
+what "pad" or "attention_mask" removes."""
 
-_EMBEDDED = ("zero", "mean")
+EMBEDDED = ("zero", "mean")
+"""Operators on embeddings; the others change ids or the attention mask."""
 _PURPOSE = "removal"
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model answers to an input with parts removed; NaN where nothing was left to read.
+    """What a model predicts for several variants of an input; NaN where nothing was left to read.
 
     Attributes:
-        number: The target's number [variant]: a logit, or what else the target is.
-        log_p: The logarithm of the target's probability [variant]; NaN where it is not one logit of several.
-        right: Whether the target's logit is the highest of its row, the first of equal ones [variant]: 1
-            or 0; NaN where the target is no logit of several.
-        decided: The index of the highest logit of that row [variant]; NaN as for `right`.
-        decided_log_p: The logarithm of its probability [variant]; NaN as for `right`.
+        number: The target's value [variant]: its logit, or the value of another kind of target.
+        log_p: Log probability of the target [variant]; NaN unless it is one logit of several.
+        right: Whether the target's logit is the highest of its row, the first among equals [variant]: 1 or
+            0; NaN as for `log_p`.
+        decided: Index of the highest logit of that row [variant]; NaN as for `log_p`.
+        decided_log_p: Its log probability [variant]; NaN as for `log_p`.
     """
 
     number: Float
@@ -64,7 +63,7 @@ class Answers:
 
     @classmethod
     def of(cls, table: Float) -> Answers:
-        """Return answers from a table of them [kind, variant], as `table` has it."""
+        """Return the answers in a `table` [kind, variant]."""
         return cls(*table)
 
     def table(self) -> Float:
@@ -80,297 +79,299 @@ KINDS = 5
 """How many numbers an answer has."""
 
 
-def removable(trace: Trace, unit: Unit, stack: str, target: Target, *, special: bool) -> NDArray[np.intp]:
-    """Return the elements of a unit that are ranked and removed, in order.
+@dataclass(frozen=True)
+class Removal:
+    """What is removed: elements of one stack of a trace, by one operator, with the target that is read.
 
-    Left out are special elements, unless `special`, and the token that the target is read at where the model
-    does not go on from it (a [MASK]): without it there is no target.
+    Attributes:
+        trace: The input.
+        unit: The elements.
+        stack: The stack they belong to.
+        target: The target.
+        operator: How elements are removed.
     """
-    kept = [
-        number for number, span in enumerate(unit.spans) if span and (special or not unit.special[number])
-    ]
-    asked = target.position
-    if asked is not None and trace.predictions_title != "next token" and reads_at(trace) == stack:
-        kept = [number for number in kept if asked not in unit.spans[number]]
-    return np.array(kept, dtype=np.intp)
+
+    trace: Trace
+    unit: Unit
+    stack: str
+    target: Target
+    operator: Operator
+
+    def features(self, *, special: bool = False) -> Order:
+        """Return the elements that can be removed, in text order.
+
+        Special elements count only with `special`. If the target is read at a token itself, as at a [MASK],
+        and not predicted as the next token, that token stays: without it there is no target.
+        """
+        kept = [
+            number
+            for number, span in enumerate(self.unit.spans)
+            if span and (special or not self.unit.special[number])
+        ]
+        position = self.target.position
+        if position is not None and self._reads_here and self.trace.predictions_title != "next token":
+            kept = [number for number in kept if position not in self.unit.spans[number]]
+        return np.array(kept, dtype=np.intp)
+
+    def ask(self, questions: Questions[T], *, batch_size: int = 32, watched: bool = True) -> T:
+        """Put a generator's questions to the model, and return the generator's result; see `answering`."""
+        with self.answering(batch_size=batch_size, watched=watched) as ask:
+            return answered(questions, ask)
+
+    @contextmanager
+    def answering(
+        self, *, batch_size: int = 32, watched: bool = True
+    ) -> Iterator[Callable[[Bools], Answers]]:
+        """Borrow the model, and yield a function from removed elements [variant, element] to `Answers`.
+
+        Equal variants run once; the others run in batches of `batch_size`, or of as many as fit in memory.
+        With "delete", a row of logits read at a token (the next token's) is that of the last token left
+        before it. `watched` shows the progress over batches.
+
+        Raises:
+            ValueError: If the operator is unknown or impossible for this model or tokenizer; with "delete",
+                if the target is read at places that move (a span, a token's embedding); or if memory does
+                not suffice for a single input.
+        """
+        from attnwidgets.tracing.pass_memory import together
+        from attnwidgets.tracing.recording.borrow import unwrap
+
+        require_operator(self.trace, self.operator, self.target, self.stack)
+        batch_size = together(unwrap(self.trace.model), self.trace, batch_size, graph=False)
+        with self._running() as run:
+
+            def answers(removed: Bools) -> Answers:
+                gone, variants = self.distinct(removed)
+                table = np.full((KINDS, len(gone)), np.nan)
+                batches = self._batches(gone, batch_size)
+                for rows in progress(batches, "removing") if watched else batches:
+                    outputs = run(gone[rows])
+                    table[:, rows] = read_answers(outputs, self.target, self.rows_read(gone[rows])).table()
+                return Answers.of(table).part(variants)
+
+            yield answers
+
+    def distinct(self, removed: Bools) -> tuple[Bools, Indices]:
+        """Return the distinct variants by token [distinct variant, token], and where each variant is."""
+        distinct, variants = np.unique(np.asarray(removed, dtype=bool), axis=0, return_inverse=True)
+        return (distinct @ self.unit.membership(len(self.trace.axes(self.stack)[0]))) > 0, variants.reshape(
+            -1
+        )
+
+    def readable(self, gone: Bools) -> Bools:
+        """Return in which variants [variant, token] the target can be read [variant]."""
+        if self.operator not in ("delete", "attention_mask"):
+            return np.ones(len(gone), dtype=bool)
+        position = self.target.position
+        if position is not None and self._reads_here and self.trace.predictions_title == "next token":
+            gone = gone[:, : position + 1]
+        return np.asarray(~gone.all(axis=1))
+
+    def rows_read(self, gone: Bools) -> Indices | None:
+        """Return the row of logits at which the target is read [variant]; None if logits have no rows."""
+        position = self.target.position
+        if position is None:
+            return None
+        if self.operator == "delete" and self._reads_here:
+            return (~gone[:, : position + 1]).sum(axis=1) - 1
+        return np.full(len(gone), position)
+
+    def inputs(self, gone: Bools) -> Mapping[str, Any]:
+        """Return the model's inputs with tokens removed [variant, token]; not for operators on embeddings."""
+        import torch
+
+        from attnwidgets.tracing.recording.borrow import unwrap
+        from attnwidgets.tracing.recording.recorder import forward_parameters
+
+        inputs = {
+            name: value.expand(len(gone), *value.shape[1:])
+            if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
+            else value
+            for name, value in self.trace.inputs.items()
+        }
+        name, mask_name = _input_names(self.trace, self.stack)
+        ids: Tensor = inputs[name]
+        where = torch.from_numpy(gone).to(ids.device)
+        if self.operator in ("mask", "pad"):
+            return inputs | {name: ids.masked_fill(where, id_of(self.trace, self.operator) or 0)}
+        mask = inputs.get(mask_name)
+        mask = torch.ones_like(ids) if mask is None else mask
+        if self.operator == "attention_mask":
+            return inputs | {mask_name: mask.masked_fill(where, 0)}
+        # The tokens left come first, in order; the rest is padding.
+        order = where.int().argsort(dim=1, stable=True)[:, : int((~where).sum(1).max())]
+        left = ~where.gather(1, order)
+        along = ("token_type_ids", "position_ids") if name == "input_ids" else ()
+        moved = {
+            key: inputs[key].gather(1, order) for key in along if isinstance(inputs.get(key), torch.Tensor)
+        }
+        filled = ids.gather(1, order).masked_fill(~left, id_of(self.trace, "pad") or 0)
+        if mask_name in forward_parameters(unwrap(self.trace.model)):
+            moved[mask_name] = mask.gather(1, order) * left
+        return inputs | moved | {name: filled}
+
+    @property
+    def _reads_here(self) -> bool:
+        """Whether the rows of the logits are the tokens of this stack."""
+        reads = "decoder" if "decoder_input_ids" in self.trace.inputs else self.trace.default_stack
+        return reads == self.stack
+
+    @contextmanager
+    def _running(self) -> Iterator[Callable[[Bools], Any]]:
+        """Yield a function from removed tokens [variant, token] to the model's outputs."""
+        import torch
+
+        from attnwidgets.tracing.interventions import require_same_interventions
+        from attnwidgets.tracing.pass_memory import room_for_pass
+        from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+
+        trace, stack = self.trace, self.stack
+        if self.operator in EMBEDDED:
+            from attnwidgets.explanations.attribution.baselines import baseline_embeddings
+            from attnwidgets.explanations.attribution.embedding_gradients import leaf_of
+            from attnwidgets.tracing.gradients.differentiable import differentiable
+
+            with differentiable(trace, _PURPOSE) as run, torch.no_grad():
+                given = leaf_of(run(), stack, _PURPOSE).detach()
+                start, _ = baseline_embeddings(trace, run.model, given[0], self.operator, _PURPOSE)
+
+                def embedded(gone: Bools) -> Any:
+                    where = torch.from_numpy(gone).to(given.device)[..., None]
+                    replaced = {stack: torch.where(where, start, given)}
+                    return run(replaced, hidden_states=self.target.hidden_states).outputs
+
+                yield embedded
+            return
+        require_same_interventions(trace, _PURPOSE)
+        model = unwrap(trace.model)
+        options = call_options(model)
+        if self.target.hidden_states:
+            options["output_hidden_states"] = True
+        with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE):
+            yield lambda gone: trace.call(twin, self.inputs(gone), options, {})
+
+    def _batches(self, gone: Bools, batch_size: int) -> list[Indices]:
+        """Return the readable variants of each batch.
+
+        With "delete" a batch holds variants of similar length, so that little is padding; or of one length,
+        if the model takes no mask or the target is a function that may read every row.
+        """
+        from attnwidgets.tracing.recording.borrow import unwrap
+        from attnwidgets.tracing.recording.recorder import forward_parameters
+
+        lengths = (~gone).sum(axis=1)
+        order = np.argsort(lengths, kind="stable") if self.operator == "delete" else np.arange(len(gone))
+        order = order[self.readable(gone)[order]]
+        parts = [order]
+        takes = forward_parameters(unwrap(self.trace.model))
+        masked = _input_names(self.trace, self.stack)[1] in takes
+        if self.operator == "delete" and not (masked and self.target.index is not None):
+            parts = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
+        return [
+            part[start : start + batch_size] for part in parts for start in range(0, len(part), batch_size)
+        ]
+
+
+def call_options(model: Any) -> dict[str, Any]:
+    """Return the keywords with which a model is called: named outputs, no cache."""
+    from attnwidgets.tracing.recording.recorder import forward_parameters
+
+    cached = "use_cache" in forward_parameters(model)
+    return {"return_dict": True} | ({"use_cache": False} if cached else {})
 
 
 def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
-    """Return the operators that a trace's model and tokenizer can do, in the order of `OPERATORS`."""
-    from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
+    """Return the operators that a trace's model and tokenizer support, in the order of `OPERATORS`.
 
-    ids, mask = _names(trace, stack)
-    has_ids = trace.inputs.get(ids) is not None and trace.inputs[ids].shape[1] == len(trace.axes(stack)[0])
-    can = {
-        "delete": has_ids,
-        "mask": has_ids and id_of(trace, "mask") is not None,
-        "pad": has_ids and id_of(trace, "pad") is not None,
-        "attention_mask": has_ids and mask in forward_parameters(unwrap(trace.model)),
-    }
-    return tuple(name for name in OPERATORS if can.get(name, True))
+    Args:
+        trace: What `aw.trace` returned.
+        stack: The stack whose tokens are removed: "self", "encoder" or "decoder".
 
-
-@contextmanager
-def removing(
-    trace: Trace,
-    operator: Operator,
-    target: Target,
-    *,
-    unit: Unit,
-    stack: str,
-    batch_size: int = 32,
-    watched: bool = True,
-) -> Iterator[Callable[[Bools], Answers]]:
-    """Borrow a trace's model and yield a function from removed elements [variant, element] to `Answers`.
-
-    Variants that remove the same run once; the others run in batches of `batch_size`, or of as many as there
-    is memory for. With "delete" a row of
-    the logits that is read at a token (the next token's) is that of the last token before it that is left.
-    `watched` shows progress over batches.
-
-    Raises:
-        ValueError: For an operator that is unknown or that this model or tokenizer cannot do; with "delete",
-            where the target is a number read at places that move (a span, a token's embedding). Where there
-            is no memory for a single input.
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
+        >>> aw.evaluate.possible_operators(trace, "self")
+        ('delete', 'mask', 'pad', 'zero', 'mean', 'attention_mask')
     """
-    from attnwidgets.tracing.pass_memory import together
-    from attnwidgets.tracing.recording.borrow import unwrap
-
-    require_operator(trace, operator, target, stack)
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
-    batch_size = together(unwrap(trace.model), trace, batch_size, graph=False)
-    membership = unit.membership(len(trace.axes(stack)[0]))
-    with _runner(trace, operator, stack, target) as run:
-
-        def answers(removed: Bools) -> Answers:
-            distinct, where = np.unique(np.asarray(removed, dtype=bool), axis=0, return_inverse=True)
-            gone = (distinct @ membership) > 0
-            return _ask(trace, operator, target, stack, gone, run, batch_size, watched=watched).part(
-                where.reshape(-1)
-            )
-
-        yield answers
+    return tuple(name for name in OPERATORS if not _refusal(trace, name, stack))
 
 
 def require_operator(trace: Trace, operator: str, target: Target, stack: str) -> None:
-    """Raise ValueError where an operator cannot be used with a trace and a target."""
+    """Raise ValueError if an operator cannot be used with a trace and a target."""
     if trace.model is None:
-        raise ValueError(
-            "trace holds no model, and removal runs it; make it with aw.trace(model, tokenizer, text)."
-        )
-    if operator not in OPERATORS:
-        near = suggest(str(operator), OPERATORS)
-        raise ValueError(f"operator {operator!r} is not one of {listed(OPERATORS)}.{near}")
+        raise ValueError("trace holds no model, and removal runs it; use aw.trace(model, tokenizer, text).")
+    require_choice("operator", operator, OPERATORS)
     able = possible_operators(trace, stack)
-    if operator not in able:
+    if refusal := _refusal(trace, operator, stack):
         raise ValueError(
-            f"operator {operator!r} is not possible here ({_why(trace, operator, stack)}); possible are "
-            f"{listed(able)}."
+            f"operator {operator!r} is not possible here ({refusal}); possible are {listed(able)}."
         )
-    if operator == "delete" and _moves_what_is_read(target):
+    if operator == "delete" and _moves_with_tokens(target):
         raise ValueError(
-            f"operator 'delete' moves the tokens that {target.label!r} is read at; take another one: "
+            f"operator 'delete' moves the tokens that {target.label!r} is read at; use "
             f"{listed([name for name in able if name != 'delete'])}."
         )
 
 
 def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
-    """Return why each operator cannot be used with a trace and a target, in words; "" where it can."""
-    able = possible_operators(trace, stack)
-    found: dict[Operator, str] = {
-        name: "" if name in able else _why(trace, name, stack) for name in OPERATORS
-    }
-    if _moves_what_is_read(target):
-        found["delete"] = found["delete"] or f"moves the tokens that {target.label!r} is read at"
-    return found
+    """Return for each operator why it cannot be used with a trace and a target; "" if it can."""
+    reasons: dict[Operator, str] = {name: _refusal(trace, name, stack) for name in OPERATORS}
+    if _moves_with_tokens(target):
+        reasons["delete"] = reasons["delete"] or f"moves the tokens that {target.label!r} is read at"
+    return reasons
 
 
-def _moves_what_is_read(target: Target) -> bool:
-    """Return whether deletion moves what a target is read at."""
+def _moves_with_tokens(target: Target) -> bool:
+    """Return whether deletion moves the places at which a target is read."""
     return target.index is None and target.title != "function"
 
 
-def _why(trace: Trace, operator: str, stack: str) -> str:
-    ids = trace.inputs.get(_names(trace, stack)[0])
+def _refusal(trace: Trace, operator: str, stack: str) -> str:
+    """Return why a trace's model or tokenizer does not support an operator; "" if it does."""
+    from attnwidgets.tracing.recording.borrow import unwrap
+    from attnwidgets.tracing.recording.recorder import forward_parameters
+
+    if operator in EMBEDDED:
+        return ""
+    name, mask_name = _input_names(trace, stack)
+    ids = trace.inputs.get(name)
     if ids is None or ids.shape[1] != len(trace.axes(stack)[0]):
         return f"stack {stack!r} is not made of token ids"
-    if operator in ("mask", "pad"):
+    if operator in ("mask", "pad") and id_of(trace, operator) is None:
         return f"the tokenizer has no {operator} token"
-    return f"{type(trace.model).__name__} takes no attention mask"
+    if operator == "attention_mask" and mask_name not in forward_parameters(unwrap(trace.model)):
+        return f"{type(trace.model).__name__} takes no attention mask"
+    return ""
 
 
-def _names(trace: Trace, stack: str) -> tuple[str, str]:
+def _input_names(trace: Trace, stack: str) -> tuple[str, str]:
     """Return the names of a stack's ids and of their mask among the model's inputs."""
     if stack == "decoder" and "decoder_input_ids" in trace.inputs:
         return "decoder_input_ids", "decoder_attention_mask"
     return "input_ids", "attention_mask"
 
 
-def reads_at(trace: Trace) -> str:
-    """Return the stack whose tokens the rows of the logits are."""
-    return "decoder" if "decoder_input_ids" in trace.inputs else trace.default_stack
-
-
 def id_of(trace: Trace, name: str) -> int | None:
-    """Return the id of the tokenizer's or model's "mask" or "pad" token; None where there is none."""
+    """Return the id of the tokenizer's or model's "mask" or "pad" token, or None."""
     for holder in (tokenizer_of(trace), getattr(trace.model, "config", None)):
-        found = getattr(holder, f"{name}_token_id", None)
-        if isinstance(found, int) and found >= 0:
-            return found
+        number = getattr(holder, f"{name}_token_id", None)
+        if isinstance(number, int) and number >= 0:
+            return number
     return None
 
 
-@contextmanager
-def _runner(trace: Trace, operator: str, stack: str, target: Target) -> Iterator[Run]:
-    """Yield a function from removed tokens [variant, token] to the model's outputs."""
-    import torch
-
-    if operator in _EMBEDDED:
-        from attnwidgets.explanations.attribution.baselines import baseline_embeddings
-        from attnwidgets.explanations.attribution.embedding_gradients import leaf_of
-        from attnwidgets.tracing.gradients.differentiable import differentiable
-
-        with differentiable(trace, _PURPOSE) as run, torch.no_grad():
-            given = leaf_of(run(), stack, _PURPOSE).detach()
-            start, _ = baseline_embeddings(trace, run.model, given[0], operator, _PURPOSE)
-
-            def embedded(gone: Bools) -> Any:
-                where = torch.from_numpy(gone).to(given.device)[..., None]
-                replaced = {stack: torch.where(where, start, given)}
-                return run(replaced, hidden_states=target.hidden_states).outputs
-
-            yield embedded
-        return
-    from attnwidgets.tracing.interventions import require_same_interventions
-    from attnwidgets.tracing.pass_memory import room_for_pass
-    from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
-
-    require_same_interventions(trace, _PURPOSE)
-    model = unwrap(trace.model)
-    takes = forward_parameters(model)
-    options: dict[str, Any] = {"return_dict": True}
-    if "use_cache" in takes:
-        options["use_cache"] = False
-    if target.hidden_states:
-        options["output_hidden_states"] = True
-    with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE):
-        yield lambda gone: trace.call(twin, inputs_without(trace, operator, stack, gone, takes), options, {})
-
-
-def inputs_without(
-    trace: Trace, operator: str, stack: str, gone: Bools, takes: frozenset[str]
-) -> Mapping[str, Any]:
-    """Return the model's inputs with tokens removed [variant, token]."""
-    import torch
-
-    batch = len(gone)
-    inputs = {
-        name: value.expand(batch, *value.shape[1:])
-        if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
-        else value
-        for name, value in trace.inputs.items()
-    }
-    name, mask_name = _names(trace, stack)
-    ids: Tensor = inputs[name]
-    where = torch.from_numpy(gone).to(ids.device)
-    if operator in ("mask", "pad"):
-        return inputs | {name: ids.masked_fill(where, id_of(trace, operator) or 0)}
-    mask = inputs.get(mask_name)
-    mask = torch.ones_like(ids) if mask is None else mask
-    if operator == "attention_mask":
-        return inputs | {mask_name: mask.masked_fill(where, 0)}
-    # What is left comes first, in order; the rest is padding.
-    order = where.int().argsort(dim=1, stable=True)[:, : int((~where).sum(1).max())]
-    left = ~where.gather(1, order)
-    beside = ("token_type_ids", "position_ids") if name == "input_ids" else ()
-    moved = {key: inputs[key].gather(1, order) for key in beside if isinstance(inputs.get(key), torch.Tensor)}
-    filled = ids.gather(1, order).masked_fill(~left, id_of(trace, "pad") or 0)
-    if mask_name in takes:
-        moved[mask_name] = mask.gather(1, order) * left
-    return inputs | moved | {name: filled}
-
-
-def _ask(
-    trace: Trace,
-    operator: str,
-    target: Target,
-    stack: str,
-    gone: Bools,
-    run: Run,
-    batch_size: int,
-    *,
-    watched: bool,
-) -> Answers:
-    """Return the answers to distinct variants [variant, token]."""
-    n = len(gone)
-    answers = np.full((KINDS, n), np.nan)
-    moves = operator == "delete" and reads_at(trace) == stack
-    read_at_all = readable(trace, operator, target, stack, gone)
-    chunks = _chunks(trace, operator, target, stack, gone, read_at_all, batch_size)
-    for chosen in progress(chunks, "removing") if watched else chunks:
-        outputs = run(gone[chosen])
-        rows = None
-        if target.position is not None:
-            left = ~gone[chosen, : target.position + 1]
-            rows = left.sum(axis=1) - 1 if moves else np.full(len(chosen), target.position)
-        answers[:, chosen] = read_answers(outputs, target, rows).table()
-    return Answers.of(answers)
-
-
-def readable(trace: Trace, operator: str, target: Target, stack: str, gone: Bools) -> Bools:
-    """Return which variants leave anything to read [variant]."""
-    if operator not in ("delete", "attention_mask"):
-        return np.ones(len(gone), dtype=bool)
-    seen = gone
-    if target.position is not None and trace.predictions_title == "next token" and reads_at(trace) == stack:
-        seen = gone[:, : target.position + 1]
-    return np.asarray(~seen.all(axis=1))
-
-
-def _chunks(
-    trace: Trace,
-    operator: str,
-    target: Target,
-    stack: str,
-    gone: Bools,
-    readable: Bools,
-    batch_size: int,
-) -> list[NDArray[np.intp]]:
-    """Return the variants of each batch: of like length where tokens are deleted, so that little is padding.
-
-    Where the model takes no mask, or the target is a function that may read every row, of one length.
-    """
-    from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
-
-    left = (~gone).sum(axis=1)
-    order = np.argsort(left, kind="stable") if operator == "delete" else np.arange(len(gone))
-    order = order[readable[order]]
-    parts = [order]
-    masked = _names(trace, stack)[1] in forward_parameters(unwrap(trace.model))
-    if operator == "delete" and not (masked and target.index is not None):
-        parts = np.split(order, np.flatnonzero(np.diff(left[order])) + 1)
-    return [part[start : start + batch_size] for part in parts for start in range(0, len(part), batch_size)]
-
-
-def read_answers(outputs: Any, target: Target, rows: NDArray[np.int64] | None) -> Answers:
-    """Return what outputs of a batch say of a target; `rows` are the rows of the logits read in each."""
+def read_answers(outputs: Any, target: Target, rows: Indices | None) -> Answers:
+    """Return the answers in the outputs of a batch; `rows` are the rows of the logits read in each."""
     import torch
 
     if target.index is None:
         return _only(target.score(outputs).detach().double().cpu().numpy())
     logits = outputs.logits
     if rows is not None:
-        logits = logits[
-            torch.arange(len(logits), device=logits.device), torch.from_numpy(rows).to(logits.device)
-        ]
+        variants = torch.arange(len(logits), device=logits.device)
+        logits = logits[variants, torch.from_numpy(rows).to(logits.device)]
     logits = logits.detach().double()
     number = logits[:, target.index].cpu().numpy()
-    if logits.shape[-1] == 1:
-        # One logit alone is no choice among several.
+    if logits.shape[-1] == 1:  # a single logit is no choice among several
         return _only(number)
     best = logits.argmax(-1)
     log_p = logits.log_softmax(-1)
@@ -384,6 +385,6 @@ def read_answers(outputs: Any, target: Target, rows: NDArray[np.int64] | None) -
 
 
 def _only(number: Float) -> Answers:
-    """Return answers of which nothing but the number is known."""
+    """Return answers of which only the number is known."""
     unknown = np.full(len(number), np.nan)
     return Answers(number, unknown, unknown, unknown, unknown)

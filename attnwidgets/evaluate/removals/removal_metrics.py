@@ -1,4 +1,4 @@
-"""What is read of an input with parts removed, and in which score."""
+"""Metrics of removal, and the score of a target that they read."""
 
 from __future__ import annotations
 
@@ -7,35 +7,31 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.removals.removal import Answers
 
-    Float = NDArray[np.float64]
+    Read = Callable[[Answers], Float]
 
-"""The row of every table that has what chance scores."""
 Score = Literal["probability", "log_probability", "number"]
 SCORES: tuple[Score, ...] = ("probability", "log_probability", "number")
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What is read of the input without its top features, or of these alone.
+    """A score of the input without its top features, or of these alone.
 
     Attributes:
-        kept: Whether the top features are kept, and all others removed.
-        formula: Takes the answers to the whole input [1], to the part [variant], and the score read of each.
+        kept: Whether the top features are kept and all others removed.
+        formula: Takes the answers to the whole input [1] and to its parts [variant], and a function that
+            reads the score of answers.
         paper: Its source.
     """
 
     kept: bool
-    formula: Callable[[Answers, Answers, Callable[[Answers], Float]], Float]
+    formula: Callable[[Answers, Answers, Read], Float]
     paper: str
 
 
@@ -44,49 +40,49 @@ _SHRIKUMAR = "Shrikumar et al. 2017, Learning Important Features Through Propaga
 _PETSIUK = "Petsiuk et al. 2018, RISE: Randomized Input Sampling for Explanation of Black-box Models"
 
 
-def _drop(whole: Answers, part: Answers, score: Callable[[Answers], Float]) -> Float:
-    return score(whole) - score(part)
+def drop(whole: Answers, part: Answers, read: Read) -> Float:
+    """Return by how much the score falls from the whole input to each part."""
+    return read(whole) - read(part)
 
 
-def _log_odds(whole: Answers, part: Answers, _: Callable[[Answers], Float]) -> Float:
+def _log_odds(whole: Answers, part: Answers, _: Read) -> Float:
     return part.log_p - whole.log_p
 
 
-def _left(_: Answers, part: Answers, score: Callable[[Answers], Float]) -> Float:
-    return score(part)
+def _remaining(_: Answers, part: Answers, read: Read) -> Float:
+    return read(part)
+
+
+def _flip(whole: Answers, part: Answers, _: Read) -> Float:
+    return np.abs(whole.right - part.right)
 
 
 METRICS: dict[str, Metric] = {
-    "comprehensiveness": Metric(kept=False, formula=_drop, paper=_DEYOUNG),
-    "sufficiency": Metric(kept=True, formula=_drop, paper=_DEYOUNG),
+    "comprehensiveness": Metric(kept=False, formula=drop, paper=_DEYOUNG),
+    "sufficiency": Metric(kept=True, formula=drop, paper=_DEYOUNG),
     "log_odds": Metric(kept=False, formula=_log_odds, paper=_SHRIKUMAR),
-    "deletion": Metric(kept=False, formula=_left, paper=_PETSIUK),
-    "insertion": Metric(kept=True, formula=_left, paper=_PETSIUK),
+    "deletion": Metric(kept=False, formula=_remaining, paper=_PETSIUK),
+    "insertion": Metric(kept=True, formula=_remaining, paper=_PETSIUK),
 }
 """Metrics of `faithfulness` by name."""
-
-
-def _flip(whole: Answers, part: Answers, _: Callable[[Answers], Float]) -> Float:
-    return np.abs(whole.right - part.right)
-
 
 AMARA = "Amara et al. 2022, GraphFramEx: Towards Systematic Evaluation of Explainability Methods"
 FIDELITY: dict[str, Metric] = {
     "fidelity_plus": Metric(kept=False, formula=_flip, paper=AMARA),
     "fidelity_minus": Metric(kept=True, formula=_flip, paper=AMARA),
 }
-"""Hard fidelity by name: whether the target goes on being what is decided."""
+"""Hard fidelity by name: whether the model still decides for the target."""
 
 
 def read_score(answers: Answers, score: Score | None, index: int | None) -> Float:
-    """Return what f is of some answers; by default a probability, of a target that is no logit its number.
+    """Return the score of some answers [variant].
 
-    Raises:
-        ValueError: Where there is no such score.
+    Args:
+        answers: What the model predicts.
+        score: Which score; None: the probability, or the number if the target is not one logit.
+        index: Index of the target among the logits; None if it is not one logit.
     """
-    wanted = score or ("number" if index is None else "probability")
-    if wanted not in SCORES:
-        raise ValueError(f"score {wanted!r} is not one of {listed(SCORES)}.{suggest(str(wanted), SCORES)}")
-    if wanted == "number":
+    score = score or ("number" if index is None else "probability")
+    if score == "number":
         return answers.number
-    return np.exp(answers.log_p) if wanted == "probability" else answers.log_p
+    return np.exp(answers.log_p) if score == "probability" else answers.log_p

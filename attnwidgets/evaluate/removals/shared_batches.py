@@ -1,200 +1,161 @@
-"""Questions about several inputs in shared batches: what is left of them, of like length side by side."""
+"""Removals from several inputs in shared batches, with variants of similar length side by side."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnwidgets.evaluate.removals.removal import (
+    EMBEDDED,
     KINDS,
     Answers,
+    call_options,
     id_of,
-    inputs_without,
     read_answers,
-    readable,
-    reads_at,
-    removing,
     require_operator,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.explanations.targets.resolve import Target
-    from attnwidgets.tracing.text.units import Unit
-    from attnwidgets.tracing.trace import Trace
-
-    Bools = NDArray[np.bool_]
+    from attnwidgets.evaluate.arrays import Bools, Indices
+    from attnwidgets.evaluate.removals.removal import Removal
 
 _SIMPLE = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-_EMBEDDED = ("zero", "mean")
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is removed from one input.
+class PackedVariants:
+    """The distinct variants of one input, as rows of ids.
 
     Attributes:
-        trace: The input.
-        operator: How it is removed.
-        target: What is read.
-        unit: The elements.
-        stack: Whose they are.
-        removed: [variant, element].
+        removal: What is removed.
+        variants: Which distinct variant each variant is [variant].
+        gone: Tokens removed [distinct variant, token].
+        chosen: Distinct variants that can be read [row].
+        inputs: The model's inputs [row, ...].
+        lengths: Tokens left in every row [row].
     """
 
-    trace: Trace
-    operator: Operator
-    target: Target
-    unit: Unit
-    stack: str
-    removed: Bools
-
-
-@dataclass
-class _Packed:
-    """The variants of one question that differ, as rows of ids."""
-
-    question: Question
-    where: NDArray[np.intp]
+    removal: Removal
+    variants: Indices
     gone: Bools
-    chosen: NDArray[np.intp]
-    inputs: dict[str, Tensor]
-    lengths: NDArray[np.intp]
+    chosen: Indices
+    inputs: Mapping[str, Tensor]
+    lengths: Indices
 
 
-def answer_all(questions: Sequence[Question], batch_size: int) -> list[Answers]:
-    """Return the answers to questions about one model's inputs; the same as `removing` has for each.
+def answer_all(questions: Sequence[tuple[Removal, Bools]], batch_size: int) -> list[Answers]:
+    """Return the answers to removals from inputs of one model, equal to what `Removal.answering` gives each.
 
-    Questions about ids share batches; those about embeddings, and inputs that are more than the ids of one
-    text, are asked one by one.
+    Removals of ids share batches. Those on embeddings, and inputs that are more than the ids of one text, run
+    one by one.
+
+    Args:
+        questions: Removals and which elements they remove [variant, element].
+        batch_size: Rows per forward pass.
 
     Raises:
-        ValueError: For an operator that is not possible.
+        ValueError: If an operator is impossible.
     """
-    found: dict[int, Answers] = {}
-    packed: dict[int, _Packed] = {}
-    for number, one in enumerate(questions):
-        if _shares(one):
-            require_operator(one.trace, one.operator, one.target, one.stack)
-            packed[number] = pack(one)
-            continue
-        with removing(
-            one.trace, one.operator, one.target, unit=one.unit, stack=one.stack, batch_size=batch_size,
-            watched=False,
-        ) as ask:  # fmt: skip
-            found[number] = ask(one.removed)
+    answers: dict[int, Answers] = {}
+    packed: dict[int, PackedVariants] = {}
+    for number, (removal, removed) in enumerate(questions):
+        if _shares(removal):
+            require_operator(removal.trace, removal.operator, removal.target, removal.stack)
+            packed[number] = pack(removal, removed)
+        else:
+            with removal.answering(batch_size=batch_size, watched=False) as ask:
+                answers[number] = ask(removed)
     if packed:
-        found |= _answer(packed, batch_size)
-    return [found[number] for number in range(len(questions))]
+        answers |= _answer(packed, batch_size)
+    return [answers[number] for number in range(len(questions))]
 
 
-def _shares(one: Question) -> bool:
+def _shares(removal: Removal) -> bool:
+    """Return whether variants of an input can share batches with those of others."""
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
+    trace = removal.trace
     return (
-        one.trace.model is not None
-        and one.operator not in _EMBEDDED
-        and one.target.index is not None
-        and set(one.trace.inputs) <= _SIMPLE
-        and "input_ids" in one.trace.inputs
-        and "attention_mask" in forward_parameters(unwrap(one.trace.model))
+        trace.model is not None
+        and removal.operator not in EMBEDDED
+        and removal.target.index is not None
+        and {"input_ids"} <= set(trace.inputs) <= _SIMPLE
+        and "attention_mask" in forward_parameters(unwrap(trace.model))
     )
 
 
-def pack(one: Question) -> _Packed:
-    """Return the variants of a question as rows of ids."""
+def pack(removal: Removal, removed: Bools) -> PackedVariants:
+    """Return the variants of one input [variant, element] as rows of ids."""
     import torch
 
-    from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
-
-    distinct, where = np.unique(np.asarray(one.removed, dtype=bool), axis=0, return_inverse=True)
-    gone = (distinct @ one.unit.membership(len(one.trace.axes(one.stack)[0]))) > 0
-    chosen = np.flatnonzero(readable(one.trace, one.operator, one.target, one.stack, gone))
-    takes = forward_parameters(unwrap(one.trace.model))
-    inputs = (
-        dict(inputs_without(one.trace, one.operator, one.stack, gone[chosen], takes)) if len(chosen) else {}
-    )
+    gone, variants = removal.distinct(removed)
+    chosen = np.flatnonzero(removal.readable(gone))
+    inputs = dict(removal.inputs(gone[chosen])) if len(chosen) else {}
     if inputs:
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
-    kept = (~gone[chosen]).sum(axis=1) if one.operator == "delete" else np.full(len(chosen), gone.shape[1])
-    return _Packed(one, where.reshape(-1), gone, chosen, inputs, kept)
+    whole = np.full(len(chosen), gone.shape[1])
+    lengths = (~gone[chosen]).sum(axis=1) if removal.operator == "delete" else whole
+    return PackedVariants(removal, variants, gone, chosen, inputs, lengths)
 
 
-def _answer(packed: dict[int, _Packed], batch_size: int) -> dict[int, Answers]:
-    """Run all rows, the shortest first, and read each question's own."""
+def _answer(packed: Mapping[int, PackedVariants], batch_size: int) -> dict[int, Answers]:
+    """Run all rows, the shortest first, and return the answers of each input."""
     import torch
 
     from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.pass_memory import room_for_pass, together
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
 
-    first = next(iter(packed.values())).question.trace
+    first = next(iter(packed.values())).removal.trace
     model = unwrap(first.model)
-    for one in packed.values():
-        require_same_interventions(one.question.trace, "removal")
-    options: dict[str, Any] = {"return_dict": True}
-    if "use_cache" in forward_parameters(model):
-        options["use_cache"] = False
-    rows = [
-        (int(length), number, row) for number, one in packed.items() for row, length in enumerate(one.lengths)
-    ]
-    rows.sort()
-    numbers = {number: np.full((KINDS, len(one.gone)), np.nan) for number, one in packed.items()}
+    for pack in packed.values():
+        require_same_interventions(pack.removal.trace, "removal")
+    rows = sorted(
+        (int(length), number, row)
+        for number, pack in packed.items()
+        for row, length in enumerate(pack.lengths)
+    )
+    tables = {number: np.full((KINDS, len(pack.gone)), np.nan) for number, pack in packed.items()}
     fill = {"input_ids": id_of(first, "pad") or 0}
-    longest = max(packed.values(), key=lambda one: one.gone.shape[1]).question.trace
+    longest = max(packed.values(), key=lambda pack: pack.gone.shape[1]).removal.trace
     batch_size = together(model, longest, batch_size, graph=False)
     with borrowed(model) as twin, room_for_pass(model, longest, "removal"):
         for start in range(0, len(rows), batch_size):
-            part = rows[start : start + batch_size]
-            width = part[-1][0]
-            names = {name for _, number, _ in part for name in packed[number].inputs}
+            batch = rows[start : start + batch_size]
+            width = batch[-1][0]
+            names = sorted({name for _, number, _ in batch for name in packed[number].inputs})
             inputs = {
                 name: torch.stack(
                     [
                         _row(packed[number].inputs[name][row], width, fill.get(name, 0))
-                        for _, number, row in part
+                        for _, number, row in batch
                     ]
                 )
-                for name in sorted(names)
+                for name in names
             }
-            logits = twin(**inputs, **options).logits
-            for number in dict.fromkeys(number for _, number, _ in part):
-                own = [at for at, (_, other, _) in enumerate(part) if other == number]
-                one = packed[number]
-                chosen = one.chosen[[part[at][2] for at in own]]
+            logits = twin(**inputs, **call_options(model)).logits
+            for number in dict.fromkeys(number for _, number, _ in batch):
+                pack = packed[number]
+                places = [place for place, (_, other, _) in enumerate(batch) if other == number]
+                chosen = pack.chosen[[batch[place][2] for place in places]]
+                outputs = SimpleNamespace(logits=logits[places])
                 answers = read_answers(
-                    SimpleNamespace(logits=logits[own]), one.question.target, _read_at(one, chosen)
+                    outputs, pack.removal.target, pack.removal.rows_read(pack.gone[chosen])
                 )
-                numbers[number][:, chosen] = answers.table()
-    return {number: Answers.of(numbers[number]).part(one.where) for number, one in packed.items()}
+                tables[number][:, chosen] = answers.table()
+    return {number: Answers.of(tables[number]).part(pack.variants) for number, pack in packed.items()}
 
 
 def _row(values: Tensor, width: int, fill: int) -> Tensor:
     """Return a row of ids cut or padded to a width."""
     import torch
 
-    if len(values) >= width:
-        return values[:width]
-    return torch.nn.functional.pad(values, (0, width - len(values)), value=fill)
-
-
-def _read_at(one: _Packed, chosen: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """Return the row of the logits that a target is read at, for every variant."""
-    position = one.question.target.position
-    if position is None:
-        return None
-    moves = one.question.operator == "delete" and reads_at(one.question.trace) == one.question.stack
-    if moves:
-        return (~one.gone[chosen, : position + 1]).sum(axis=1) - 1
-    return np.full(len(chosen), position)
+    return torch.nn.functional.pad(values[:width], (0, max(0, width - len(values))), value=fill)

@@ -1,1 +1,1 @@
-"""Scorecards: what methods score, with intervals, as tables and figures."""
+"""Scorecards: the scores of methods, with intervals, as tables and figures."""

@@ -9,26 +9,24 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    Float = NDArray[np.float64]
+    from attnwidgets.evaluate.arrays import Bools, Float
 
 _AT_ONCE = 2_000_000  # counts held at a time
-_FEWEST = 2  # examples from which an interval can be told
+_FEWEST = 2  # examples that an interval needs
 
 
 def bootstrap(samples: Float, *, level: float, resamples: int, seed: int) -> tuple[Float, Float]:
     """Return the percentile interval of the mean over examples, low and high [...].
 
-    Examples are drawn with replacement, the same ones for every score, so that differences between scores
-    of one table are those of paired examples. Undefined scores (NaN) are left out of their own mean; a score
-    that fewer than two examples have gets no interval (NaN).
+    Examples are drawn with replacement, the same ones for every score, so that scores of one table can be
+    compared as paired. Undefined scores (NaN) are left out of their own mean; a score that fewer than two
+    examples have gets no interval (NaN).
 
     Args:
         samples: [example, ...].
-        level: Coverage, as 0.95.
-        resamples: How many times examples are drawn.
-        seed: Of the draws.
+        level: Coverage, such as 0.95.
+        resamples: How often examples are drawn.
+        seed: Seed of the draws.
 
     Source: Efron and Tibshirani 1993, chapter 13.
     """
@@ -44,15 +42,15 @@ def bootstrap_of(
     Draws in which the function is undefined (NaN) are left out.
 
     Args:
-        statistic: Takes means [draw, ...] and returns [draw, ...], each draw by itself.
+        statistic: Takes means [draw, ...] and returns [draw, ...], each draw independently.
         samples: [example, ...].
-        level: Coverage, as 0.95.
-        resamples: How many times examples are drawn.
-        seed: Of the draws.
+        level: Coverage, such as 0.95.
+        resamples: How often examples are drawn.
+        seed: Seed of the draws.
     """
-    found = statistic(_means(samples, resamples, seed))
-    enough = np.full(found.shape[1:], len(samples) >= _FEWEST) & ~np.isnan(found).all(axis=0)
-    return _ends(found, enough, level)
+    draws = statistic(_means(samples, resamples, seed))
+    enough = np.full(draws.shape[1:], len(samples) >= _FEWEST) & ~np.isnan(draws).all(axis=0)
+    return _ends(draws, enough, level)
 
 
 def _means(samples: Float, resamples: int, seed: int) -> Float:
@@ -74,8 +72,8 @@ def _means(samples: Float, resamples: int, seed: int) -> Float:
     return means.reshape(resamples, *samples.shape[1:])
 
 
-def _ends(draws: Float, enough: NDArray[np.bool_], level: float) -> tuple[Float, Float]:
-    """Return the ends that hold `level` of the draws, where there are enough examples."""
+def _ends(draws: Float, enough: Bools, level: float) -> tuple[Float, Float]:
+    """Return the ends that hold `level` of the draws; NaN without enough examples."""
     ends = np.full((2, *draws.shape[1:]), np.nan)
     if enough.any():
         ends[:, enough] = np.nanquantile(draws[:, enough], [(1 - level) / 2, (1 + level) / 2], axis=0)

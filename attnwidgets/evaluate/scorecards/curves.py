@@ -7,35 +7,48 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 _TWO = 2
 
 
 def aopc(card: Scorecard) -> Scorecard:
-    """Return the plain mean of a scorecard over its last axis: AOPC, where that is shares of features.
+    """Return the plain mean of a scorecard over its last axis: AOPC, if that is shares of features.
 
     An example that is undefined at one of them is undefined.
 
+    Args:
+        card: Scores over a last axis, such as those of `faithfulness`.
+
     Source: DeYoung et al. 2020, section 5; Samek et al. 2017, Evaluating the Visualization of What a Deep
     Neural Network Has Learned (there from k = 0 on, which adds a zero).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.faithfulness(trace, "saliency", operator="mask", unit="word")
+        >>> card.shape, aw.evaluate.aopc(card).shape
+        ((2, 3, 5), (2, 3, 1))
     """
-    return card.with_samples(
-        card.samples.mean(axis=-1, keepdims=True),
-        step=f"mean over {card.x_name}",
-        x=["AOPC"],
-        x_name=f"over {card.x_name}",
-        x_notes=[""],
-    )
+    return _reduced(card, card.samples.mean(axis=-1, keepdims=True), "mean", "AOPC")
 
 
 def area(card: Scorecard) -> Scorecard:
     """Return the area under every curve of a scorecard, by trapezoids between the values of its last axis.
 
-    The last axis is not scaled: of shares from 0 to 1, the area is between the least and the greatest value.
+    The last axis is not scaled: for shares from 0 to 1, the area lies between the least and greatest value.
+
+    Args:
+        card: Scores over a last axis of numbers, such as those of `faithfulness`.
 
     Raises:
-        ValueError: Where the last axis has fewer than two values, or they do not rise.
+        ValueError: If the last axis has fewer than two values, or they do not rise.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.faithfulness(trace, "saliency", operator="mask", metrics="deletion")
+        >>> aw.evaluate.area(card).x
+        ('area',)
     """
     x = [float(label) if isinstance(label, (int, float)) else np.nan for label in card.x]
     steps = np.diff(x)
@@ -44,10 +57,11 @@ def area(card: Scorecard) -> Scorecard:
             f"an area needs two or more rising values of {card.x_name!r}; there is {list(card.x)!r}."
         )
     heights = (card.samples[..., 1:] + card.samples[..., :-1]) / 2
+    return _reduced(card, (heights * steps).sum(axis=-1, keepdims=True), "area", "area")
+
+
+def _reduced(card: Scorecard, samples: Float, step: str, label: str) -> Scorecard:
+    """Return a scorecard whose last axis became one number."""
     return card.with_samples(
-        (heights * steps).sum(axis=-1, keepdims=True),
-        step=f"area over {card.x_name}",
-        x=["area"],
-        x_name=f"over {card.x_name}",
-        x_notes=[""],
+        samples, step=f"{step} over {card.x_name}", x=[label], x_name=f"over {card.x_name}", x_notes=[""]
     )

@@ -1,44 +1,42 @@
-"""Which way each metric is read: what a high or a low score says, in a few words."""
+"""Which way each metric is read: what a better score says, in a few words."""
 
 from __future__ import annotations
 
 DIRECTIONS: dict[str, tuple[str, str]] = {
-    "comprehensiveness": ("higher", "the prediction falls without what is called important"),
-    "sufficiency": ("lower", "what is called important is enough for the prediction"),
-    "log_odds": ("lower", "the prediction falls without what is called important"),
-    "deletion": ("lower", "the prediction falls early as what is called important goes"),
-    "insertion": ("higher", "the prediction comes back early with what is called important"),
-    "fidelity_plus": ("higher", "the decision changes without what is called important"),
-    "fidelity_minus": ("lower", "the decision stays with what is called important alone"),
-    "characterization": ("higher", "what is called important is both needed and enough"),
-    "non_sensitivity": ("lower", "what has no value has no effect, and the other way round"),
+    "comprehensiveness": ("higher", "the prediction falls without the important elements"),
+    "sufficiency": ("lower", "the important elements alone keep the prediction"),
+    "log_odds": ("lower", "the prediction falls without the important elements"),
+    "deletion": ("lower", "the prediction falls early as the important elements go"),
+    "insertion": ("higher", "the prediction returns early with the important elements"),
+    "fidelity_plus": ("higher", "the decision changes without the important elements"),
+    "fidelity_minus": ("lower", "the important elements alone keep the decision"),
+    "characterization": ("higher", "the important elements are both needed and enough"),
+    "non_sensitivity": ("lower", "elements have a value if and only if they have an effect"),
     "monotonicity": ("higher", "larger values go with larger effects"),
     "loss_monotonicity": ("higher", "larger values go with larger effects"),
     "leave_one_out_tau": ("higher", "elements rank as their single removals do"),
-    "recall": ("higher", "more of what people marked is found"),
+    "recall": ("higher", "it finds more of what people marked"),
     "token_f1": ("higher", "it names what people marked, and little else"),
     "iou": ("higher", "it overlaps with what people marked"),
     "iou_f1": ("higher", "it overlaps with what people marked"),
-    "auprc": ("higher", "what people marked ranks first"),
-    "average_precision": ("higher", "what should rank first does"),
+    "auprc": ("higher", "it ranks first what people marked"),
+    "average_precision": ("higher", "the elements that should lead rank first"),
     "infidelity": ("lower", "values add up to what the score loses"),
-    "max_sensitivity": ("lower", "the explanation stays under noise"),
-    "average_sensitivity": ("lower", "the explanation stays under noise"),
-    "local_lipschitz": ("lower", "the explanation stays under noise"),
+    "max_sensitivity": ("lower", "the explanation is stable under noise"),
+    "average_sensitivity": ("lower", "the explanation is stable under noise"),
+    "local_lipschitz": ("lower", "the explanation is stable under noise"),
     "consistency": ("higher", "other seeds give the same explanation"),
     "distance": ("lower", "a model that computes the same gets the same explanation"),
     "effective_complexity": ("lower", "few elements are enough"),
-    "relative_loss": ("higher", "performance is lost without what is called important"),
+    "relative_loss": ("higher", "performance falls without the important elements"),
     "dot_product": ("higher", "more of the context is found in the cues"),
 }
-"""By a metric's name: whether "higher" or "lower" is better, and what it then says."""
+"""By a metric's name: whether "higher" or "lower" is better, and what that says."""
 
 
 def direction_of(metric: str) -> str:
-    """Return which way a metric is read, in words; of what is neither good nor bad, that it is not."""
+    """Return which way a metric is read, in words; a neutral text for a metric without a direction."""
     known = DIRECTIONS.get(metric) or next(
-        (said for name, said in DIRECTIONS.items() if metric.startswith((f"{name}_", f"{name} "))), None
+        (text for name, text in DIRECTIONS.items() if metric.startswith((f"{name}_", f"{name} "))), None
     )
-    if known is None:
-        return "neither high nor low is better by itself"
-    return f"{known[0]} is better: {known[1]}"
+    return f"{known[0]} is better: {known[1]}" if known else "neither high nor low is better by itself"

@@ -25,8 +25,6 @@ from attnwidgets.figures.drawing import (
 from attnwidgets.figures.labels import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
@@ -35,22 +33,21 @@ if TYPE_CHECKING:
 
     LineStyle = Literal["-", "--", ":", "-."]
 
-# Okabe and Ito's colours, told apart by most colour-blind readers.
+# Okabe and Ito's colours, which most colour-blind readers can tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 _STYLES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 _BASELINE = "0.45"
 _NUMBERED = 16  # more columns than this have no room for numbers
-_FAR = 1.5  # times as high as everything else: a baseline that would only flatten the curves
+_FAR = 1.5  # a baseline so many times as high as everything else would only flatten the curves
 _SIZE = 7.0
-_WRAPPED = 4  # as many panels are too wide for a page in one row
+_WRAPPED = 4  # so many panels are too wide for a page in one row
 
 
 def lines(card: Scorecard, *, title: str | None = None) -> Figure:
-    """Return one panel a metric: a line for every method with its interval, dashed where in another group.
+    """Return one panel per metric: a line for every method with its interval, dashed for other groups.
 
-    More than three panels stand two in a row, so that a page shows them large enough to read.
-
-    Other groups have no interval drawn. A baseline far above everything else is named at the top.
+    More than three panels go two in a row, so that a page shows them large enough to read. Other groups have
+    no interval drawn. A baseline far above everything else is named at the top.
 
     Args:
         card: The scores.
@@ -101,16 +98,10 @@ def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: 
             continue
         colour, group = _colour(names, name), card.groups[row]
         first = group in ("", groups[0])
-        marker = "o" if first and len(places) <= _NUMBERED else None
-        axes.plot(
-            places,
-            mean,
-            color=colour,
-            linestyle=_style(groups, group),
-            linewidth=1.5 if first else 0.9,
-            marker=marker,
-            markersize=3,
-        )
+        marker = "o" if first and len(places) <= _NUMBERED else ""
+        style, width = _style(groups, group), 1.5 if first else 0.9
+        (line,) = axes.plot(places, mean, color=colour, linestyle=style, linewidth=width)
+        line.set(marker=marker, markersize=3)
         if first:
             ends = (low[metric, row], high[metric, row])
             axes.fill_between(places, *ends, color=colour, alpha=0.1, linewidth=0)
@@ -119,17 +110,8 @@ def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: 
     put(axes.set_xlabel, printable(card.x_name), fontsize=8)
     put(axes.set_ylabel, printable(card.metrics[metric].replace("_", " ")), fontsize=8)
     if above:
-        put(
-            axes.text,
-            1,
-            1,
-            f"{', '.join(above)} ↑",
-            transform=axes.transAxes,
-            ha="right",
-            va="top",
-            fontsize=_SIZE,
-            color=_BASELINE,
-        )
+        corner = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+        put(axes.text, 1, 1, f"{', '.join(above)} ↑", fontsize=_SIZE, color=_BASELINE, **corner)
     axes.set_ylim(bottom=min(0.0, float(np.nanmin(card.mean[metric], initial=0.0))))
     axes.tick_params(labelsize=_SIZE, length=2)
     if numeric:
@@ -150,14 +132,14 @@ def table(
     vmax: float | None = None,
     numbers: bool | None = None,
 ) -> Figure:
-    """Return one panel a metric: a row for every method, a column for every layer, as in Mohebbi et al. 2023.
+    """Return one panel per metric: a row per method, a column per layer, as in Mohebbi et al. 2023.
 
     Args:
         card: The scores.
         title: Heading; by default what was evaluated and on how many examples.
-        cmap: Colour map; white to blue.
+        cmap: Colour map; by default white to blue.
         vmax: Value of the last colour; by default the largest that a method reaches.
-        numbers: Whether cells say their value; by default where there is room.
+        numbers: Whether cells show their value; by default if there is room.
     """
     rows = order_of(card)
     labels = [card.row_name(row) for row in rows]
@@ -187,7 +169,7 @@ def table(
             texts = [printable(label, 60) for label in labels]
             axes.set_yticks(range(len(rows)), texts, parse_math=False, family=families(FONTS))
         axes.tick_params(length=0, labelsize=_SIZE)
-        put(axes.set_xlabel, _spoken(card, metric), fontsize=8)
+        put(axes.set_xlabel, f"{card.metrics[metric].replace('_', ' ')} by {card.x_name}", fontsize=8)
         axes.spines[:].set_linewidth(0.5)
         if 0 < baseline_from < len(rows):
             axes.axhline(baseline_from - 0.5, color="0.2", linewidth=0.8)
@@ -205,7 +187,7 @@ def table(
 
 
 def _mark(card: Scorecard, axes: Axes) -> None:
-    """Write the note of a place below its column, and frame the column."""
+    """Write every note below its column, and frame the column."""
     low = len(card.methods) - 0.5
     for x, note in enumerate(card.x_notes):
         if note:
@@ -213,10 +195,6 @@ def _mark(card: Scorecard, axes: Axes) -> None:
             axes.plot(
                 [x - 0.5, x - 0.5, x + 0.5, x + 0.5, x - 0.5], [-0.5, low, low, -0.5, -0.5], "k", lw=0.8
             )
-
-
-def _spoken(card: Scorecard, metric: int) -> str:
-    return f"{card.metrics[metric].replace('_', ' ')} by {card.x_name}"
 
 
 def _title(card: Scorecard) -> str:
@@ -230,6 +208,3 @@ def _colour(names: list[str], name: str) -> Any:
 
 def _style(groups: list[str], group: str) -> LineStyle:
     return _STYLES[groups.index(group) % len(_STYLES)]
-
-
-KINDS: dict[str, Callable[..., Figure]] = {"lines": lines, "table": table}

@@ -1,55 +1,67 @@
-"""Scorecard: what methods score, with intervals, and what chance and an oracle score beside them."""
+"""Scorecard: scores of methods with intervals, beside those of chance and an oracle."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice, suggest
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.scorecards.bootstrap import bootstrap
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 
 if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
 
     Label = int | float | str
     Choice = str | Sequence[str] | None
 
 _AXES = ("example", "metric", "method", "x")
+_LABELS = (
+    "metrics", "methods", "groups", "baselines", "x", "x_notes", "x_name", "level", "resamples", "seed",
+)  # fmt: skip
 
 
 class Scorecard(Explanation):
     """Scores of methods over a data set: means [metric, method, x] with intervals, beside baselines.
 
     Args:
-        samples: [example, metric, method, x]: what every example scores; NaN where that is undefined. Copied.
+        samples: Scores of every example [example, metric, method, x]; NaN if undefined. Copied.
         metrics: Names of the metrics.
-        methods: Names of the methods, the baselines among them.
-        x: What a curve runs over: layer numbers, shares of tokens removed, tokens.
-        x_name: What that is called ("layer").
+        methods: Names of the methods, including the baselines.
+        x: Labels of the last axis: layer numbers, shares of tokens removed, tokens.
+        x_name: Name of that axis ("layer").
         x_notes: A word for every x ("cue"), or "".
-        groups: The group of every method ("trained", "random weights"); "" where there is one only. A method
-            may stand in several groups.
-        baselines: Which of the methods are no methods but what chance or an oracle scores.
+        groups: The group of every method ("trained", "random weights"); "" if there is only one. A method may
+            be in several groups.
+        baselines: Which of the methods are baselines, such as chance or an oracle.
         level: Coverage of the confidence intervals.
-        resamples: How often examples are drawn for them (percentile bootstrap over examples).
-        seed: Of the draws.
-        ends: The intervals [low and high, metric, method, x] where a score is no mean over examples (a loss
+        resamples: How often examples are resampled for them (percentile bootstrap over examples).
+        seed: Seed of the resampling.
+        ends: The intervals [low and high, metric, method, x] if a score is not a mean over examples (a loss
             of the data set as a whole, in its one row of `samples`).
+        unit: Unit of the features.
         method: What was evaluated ("cue_contribution").
-        unit, stack, provenance, trace_id, warning, predictions: see `Explanation`.
+        stack: Stack of the features.
+        provenance: How the numbers came about.
+        trace_id: The trace that they belong to.
+        warning: What a reader must know, or "".
+        predictions: What the model predicted.
+        dtype: "float32" or "float64".
 
     Raises:
-        ValueError: Where shapes and labels do not agree, or names repeat.
+        ValueError: If shapes and labels do not agree, or names repeat.
     """
 
     kind = "Scorecard"
@@ -63,8 +75,8 @@ class Scorecard(Explanation):
     level: float
     resamples: int
     seed: int
-    _samples: NDArray[np.float64]
-    _ends: NDArray[np.float64] | None
+    _samples: Float
+    _ends: Float | None
 
     def __init__(
         self,
@@ -83,21 +95,26 @@ class Scorecard(Explanation):
         ends: Any = None,
         unit: str = "token",
         method: str = "given",
-        **common: Any,
+        stack: str = "self",
+        provenance: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+        warning: str = "",
+        predictions: Outcomes | None = None,
+        dtype: str | None = None,
     ) -> None:
         array = np.array(samples, dtype=np.float64)
         groups = ("",) * len(methods) if groups is None else groups
         expected = (len(metrics), len(methods), len(x))
         if array.ndim != len(_AXES) or array.shape[1:] != expected or not len(array):
             raise ValueError(
-                f"samples has shape {array.shape}; the labels ask for [example, metric, method, {x_name}] "
+                f"samples has shape {array.shape}; the labels need [example, metric, method, {x_name}] "
                 f"with sizes [1 or more, {', '.join(map(str, expected))}]."
             )
         if np.isinf(array).any():
             raise ValueError("samples holds infinite values; an undefined score is NaN.")
         if not 0 < level < 1 or resamples < 1:
             raise ValueError(
-                f"level lies between 0 and 1 and resamples from 1: they are {level} and {resamples}."
+                f"level must be between 0 and 1 and resamples at least 1; they are {level} and {resamples}."
             )
         rows = list(zip(methods, groups, strict=True))
         for name, labels in (("metrics", metrics), ("methods", rows)):
@@ -108,13 +125,22 @@ class Scorecard(Explanation):
                 f"baselines names {missing[0]!r}, which is not one of methods: {listed(methods)}."
             )
         array.flags.writeable = False
-        given = None if ends is None else np.array(ends, dtype=np.float64)
-        if given is not None and given.shape != (2, *expected):
-            raise ValueError(f"ends has shape {given.shape}; they are low and high, {(2, *expected)}.")
-        self._set_common(unit=unit, method=method, **common)
+        intervals = None if ends is None else np.array(ends, dtype=np.float64)
+        if intervals is not None and intervals.shape != (2, *expected):
+            raise ValueError(f"ends has shape {intervals.shape}; it must be low and high, {(2, *expected)}.")
+        self._set_common(
+            unit=unit,
+            method=method,
+            stack=stack,
+            provenance=provenance,
+            trace_id=trace_id,
+            warning=warning,
+            predictions=predictions,
+            dtype=dtype,
+        )
         self._set(
             _samples=array,
-            _ends=given,
+            _ends=intervals,
             metrics=tuple(str(name) for name in metrics),
             methods=tuple(str(name) for name in methods),
             groups=tuple(str(name) for name in groups),
@@ -131,7 +157,7 @@ class Scorecard(Explanation):
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        """("metric", "method", "layer"), or what the last axis is called."""
+        """("metric", "method", "layer"), or another name of the last axis."""
         return ("metric", "method", self.x_name)
 
     @property
@@ -140,42 +166,42 @@ class Scorecard(Explanation):
         return tuple(self._samples.shape[1:])
 
     @property
-    def samples(self) -> NDArray[np.float64]:
-        """What every example scores [example, metric, method, x] (read-only); NaN where undefined."""
+    def samples(self) -> Float:
+        """Scores of every example [example, metric, method, x] (read-only); NaN if undefined."""
         return self._samples
 
-    def of(self, method: str, group: str | None = None) -> NDArray[np.float64]:
-        """Return what every example scores by one method [example, metric, x] (read-only).
+    def of(self, method: str, group: str | None = None) -> Float:
+        """Return the scores of every example by one method [example, metric, x] (read-only).
 
         Args:
             method: Its name.
-            group: Its group; may be left out where it stands in one.
+            group: Its group; optional if it is in one only.
 
         Raises:
-            ValueError: Where there is no such method, or it stands in several groups.
+            ValueError: If there is no such method, or it is in several groups.
         """
         _chosen(method, self.methods, "method")
-        own = [row for row, name in enumerate(self.methods) if name == method]
-        if group is not None or len(own) > 1:
-            _chosen("" if group is None else group, [self.groups[row] for row in own], "group")
-            own = [row for row in own if self.groups[row] == (group or "")]
-        return self._samples[:, :, own[0]]
+        rows = [row for row, name in enumerate(self.methods) if name == method]
+        if group is not None or len(rows) > 1:
+            _chosen(group or "", [self.groups[row] for row in rows], "group")
+            rows = [row for row in rows if self.groups[row] == (group or "")]
+        return self._samples[:, :, rows[0]]
 
     @property
     def n_examples(self) -> int:
-        """How many examples were scored."""
+        """Number of examples."""
         return len(self._samples)
 
     @property
     def examples(self) -> str:
-        """Over what the scores are, in words: "40 examples", or "40 examples as a whole"."""
+        """The examples in words: "40 examples", or "40 examples as a whole"."""
         whole = self._ends is not None
         count = int(self.provenance.get("options", {}).get("examples", 1)) if whole else self.n_examples
         return f"{count:,} example{'s' * (count > 1)}{' as a whole' * whole}"
 
     @property
-    def mean(self) -> NDArray[np.float64]:
-        """Mean over the examples that have a score [metric, method, x]; NaN where none has."""
+    def mean(self) -> Float:
+        """Mean over the examples that have a score [metric, method, x]; NaN if none has."""
         return mean_of_known(self._samples)
 
     @property
@@ -185,26 +211,25 @@ class Scorecard(Explanation):
 
     @property
     def count(self) -> NDArray[np.int64]:
-        """For how many examples a score is defined [metric, method, x]."""
+        """Number of examples for which a score is defined [metric, method, x]."""
         return (~np.isnan(self._samples)).sum(axis=0)
 
     @property
-    def interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self) -> tuple[Float, Float]:
         """Confidence interval of the mean, low and high [metric, method, x]; NaN for a single example.
 
-        By the percentile bootstrap over examples: the same draws for every method, and for the same `seed`.
+        From the percentile bootstrap over examples, with the same draws for every method.
         """
         if self._ends is not None:
             return self._ends[0], self._ends[1]
-        found: tuple[NDArray[np.float64], NDArray[np.float64]] | None = vars(self).get("_interval")
-        if found is None:
-            found = bootstrap(self._samples, level=self.level, resamples=self.resamples, seed=self.seed)
-            self._set(_interval=found)
-        return found
+        if "_interval" not in vars(self):
+            ends = bootstrap(self._samples, level=self.level, resamples=self.resamples, seed=self.seed)
+            self._set(_interval=ends)
+        return vars(self)["_interval"]
 
     @property
-    def ends(self) -> NDArray[np.float64] | None:
-        """The intervals [low and high, metric, method, x] that were given; None where examples are drawn."""
+    def ends(self) -> Float | None:
+        """The intervals [low and high, metric, method, x] that were given; None if they are resampled."""
         return self._ends
 
     # Verbs
@@ -212,7 +237,7 @@ class Scorecard(Explanation):
     def select(
         self, *, metric: Choice = None, method: Choice = None, group: Choice = None, x: Any = None
     ) -> Scorecard:
-        """Return some metrics, methods, groups and places; baselines stay beside whatever is chosen.
+        """Return some metrics, methods, groups and places; baselines always stay.
 
         Args:
             metric: One name or several.
@@ -221,7 +246,7 @@ class Scorecard(Explanation):
             x: One label or several of the last axis (layer numbers).
 
         Raises:
-            ValueError: Where there is no such name; the message lists them.
+            ValueError: If there is no such name; the message lists them.
         """
         metrics = _chosen(metric, self.metrics, "metric")
         names = _chosen(method, self.methods, "method")
@@ -229,13 +254,13 @@ class Scorecard(Explanation):
         places = _chosen(x, self.x, self.x_name)
         rows = [
             place
-            for place, (name, own) in enumerate(zip(self.methods, self.groups, strict=True))
-            if name in self.baselines or (name in names and own in groups)
+            for place, (name, own_group) in enumerate(zip(self.methods, self.groups, strict=True))
+            if name in self.baselines or (name in names and own_group in groups)
         ]
         kept = [self.metrics.index(name) for name in metrics]
         at = [self.x.index(label) for label in self.x if label in places]
 
-        def chosen(whole: NDArray[np.float64]) -> NDArray[np.float64]:
+        def chosen(whole: Float) -> Float:
             return whole[:, kept][:, :, rows][:, :, :, at]
 
         return self.with_samples(
@@ -248,27 +273,24 @@ class Scorecard(Explanation):
             x_notes=[self.x_notes[place] for place in at],
         )
 
-    def with_samples(self, samples: NDArray[np.float64], step: str = "", **changes: Any) -> Scorecard:
-        """Return other samples under the labels of this one.
+    def with_samples(self, samples: Float, step: str = "", **changes: Any) -> Scorecard:
+        """Return other samples with the labels of this one.
 
         Args:
             samples: [example, metric, method, x].
             step: What was done to the samples, in words.
-            **changes: Labels that are others: methods, groups, ...
+            **changes: Labels that differ: methods, groups, ...
         """
         return Scorecard(samples, **(self._labels() | self._common(step) | changes))
 
     def _labels(self) -> dict[str, Any]:
-        names = ("metrics", "methods", "groups", "baselines", "x", "x_notes")
-        plain = ("x_name", "level", "resamples", "seed")
-        return {name: list(getattr(self, name)) for name in names} | {
-            name: getattr(self, name) for name in plain
-        }
+        labels = {name: getattr(self, name) for name in _LABELS}
+        return {name: list(label) if isinstance(label, tuple) else label for name, label in labels.items()}
 
     # Shown
 
     def row_name(self, row: int) -> str:
-        """Return a method with its group, as tables name it."""
+        """Return the name of a method with its group, as tables give it."""
         name, group = self.methods[row].replace("_", " "), self.groups[row]
         return f"{name}, {group}" if group else name
 
@@ -289,20 +311,37 @@ class Scorecard(Explanation):
             "baseline": [name in self.baselines for name in methods],
         }
 
-    def plot(self, kind: str = "lines", **options: Any) -> Figure:
-        """Return a matplotlib figure: "lines", one panel a metric, or "table", a row for every method.
+    def plot(
+        self,
+        kind: Literal["lines", "table"] = "lines",
+        *,
+        title: str | None = None,
+        cmap: str | Colormap | None = None,
+        vmax: float | None = None,
+        numbers: bool | None = None,
+    ) -> Figure:
+        """Return a matplotlib figure of the scores.
 
-        See `attnwidgets.evaluate.scorecards.plots` for the options (`title`, and for tables `cmap`, `vmax`,
-        `numbers`).
+        Args:
+            kind: "lines", one panel per metric, or "table", a row for every method.
+            title: Heading; by default what was evaluated and on how many examples.
+            cmap: For "table": colour map; by default white to blue.
+            vmax: For "table": value of the last colour; by default the largest that a method reaches.
+            numbers: For "table": whether cells show their value; by default if there is room.
 
         Raises:
-            ValueError: For another kind.
+            ValueError: If the kind is unknown.
+            TypeError: If an option for tables is given for lines.
         """
-        from attnwidgets.evaluate.scorecards.plots import KINDS
+        from attnwidgets.evaluate.scorecards import plots
 
-        if kind not in KINDS:
-            raise ValueError(f"kind {kind!r} is not one of {listed(KINDS)}.{suggest(str(kind), KINDS)}")
-        return KINDS[kind](self, **options)
+        require_choice("kind", kind, ("lines", "table"))
+        if kind == "table":
+            return plots.table(self, title=title, cmap=cmap, vmax=vmax, numbers=numbers)
+        for name, value in {"cmap": cmap, "vmax": vmax, "numbers": numbers}.items():
+            if value is not None:
+                raise TypeError(f"{name} is an option of kind='table', not of kind='lines'.")
+        return plots.lines(self, title=title)
 
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.scorecards.table import html_of
@@ -333,17 +372,13 @@ class Scorecard(Explanation):
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the scorecard that `to_description` described."""
-        names = (
-            "metrics", "methods", "groups", "baselines", "x", "x_notes",
-            "x_name", "level", "resamples", "seed",
-        )  # fmt: skip
-        labels = {name: described[name] for name in names}
+        labels = {name: described[name] for name in _LABELS}
         ends = arrays.get("ends")
         return cls(arrays["samples"], ends=ends, **labels, **restore_common(described))
 
 
-def mean_of_known(samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean over the first axis of what is not NaN; NaN where nothing is known."""
+def mean_of_known(samples: Float) -> Float:
+    """Return the mean of known numbers over the first axis; NaN if none is known."""
     known = ~np.isnan(samples)
     totals = np.where(known, samples, 0.0).sum(axis=0)
     counts = known.sum(axis=0)
@@ -351,13 +386,13 @@ def mean_of_known(samples: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _chosen(wanted: Any, known: Sequence[Any], what: str) -> list[Any]:
-    """Return what is wanted of the labels known; all of them for None."""
+    """Return one label or several of those known; all of them for None."""
+    labels = list(dict.fromkeys(known))
     if wanted is None:
-        return list(dict.fromkeys(known))
+        return labels
     several = list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
     for name in several:
-        if name not in known or (isinstance(name, float) and math.isnan(name)):
-            offered = list(dict.fromkeys(known))
-            message = f"{what} {name!r} is not there; there is {', '.join(map(repr, offered))}."
-            raise ValueError(f"{message}{suggest(str(name), [str(label) for label in offered])}")
+        if name not in labels or (isinstance(name, float) and math.isnan(name)):
+            near = suggest(str(name), map(str, labels))
+            raise ValueError(f"{what} {name!r} is not there; there is {', '.join(map(repr, labels))}.{near}")
     return several

@@ -10,10 +10,11 @@ import numpy as np
 from attnwidgets.figures.labels import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
-# Cells are tinted towards this blue, never so far that the notebook's own ink could not be read on them,
-# whether that is black on white or white on black.
+# Cells are tinted towards this blue, so lightly that black or white text stays legible.
 _TINT = "37,99,235"
 _STRONGEST = 0.5
 _LEFT = "text-align:left;padding:2px 8px;white-space:nowrap;font-weight:normal"
@@ -21,54 +22,79 @@ _CELL = "text-align:right;padding:2px 6px;font-variant-numeric:tabular-nums"
 
 
 def html_of(card: Scorecard) -> str:
-    """Return one table a metric: a row for every method, a column for every layer, baselines below a line."""
-    parts = [_metric(card, metric) for metric in range(len(card.metrics))]
+    """Return one table per metric: a row per method, a column per layer, baselines below a line."""
+    head = [
+        f"{_text(str(label))}{f'<br><small>{_text(note)}</small>' if note else ''}"
+        for label, note in zip(card.x, card.x_notes, strict=True)
+    ]
+    tables = [
+        _table(
+            card,
+            f"<b>{_text(name.replace('_', ' '))}</b> by {_text(card.x_name)}",
+            head,
+            [(metric, x) for x in range(len(card.x))],
+        )
+        for metric, name in enumerate(card.metrics)
+    ]
     known = not np.isnan(card.interval[0]).all()
     ends = f"; a cell's tooltip has its {card.level:.0%} interval" if known else ""
     notes = [card.title.replace("_", " "), str(card.provenance.get("model") or ""), f"{card.examples}{ends}"]
-    if card.warning:
-        notes.append(card.warning)
+    return _framed("".join(tables), [*notes, card.warning])
+
+
+def summary_html(card: Scorecard) -> str:
+    """Return one table of a scorecard with single numbers: a row per method, a column per metric."""
+    head = [_text(name.replace("_", " ")) for name in card.metrics]
+    table = _table(card, "", head, [(metric, 0) for metric in range(len(card.metrics))])
+    return _framed(
+        table, [str(card.provenance.get("model") or ""), f"{card.n_examples:,} texts", card.warning]
+    )
+
+
+def _framed(tables: str, notes: Iterable[str]) -> str:
     note = " · ".join(_text(item, 400) for item in notes if item)
-    return (
-        "<div style='overflow-x:auto'>"
-        f"{''.join(parts)}<div style='font-size:85%;opacity:.75'>{note}</div></div>"
-    )
+    return f"<div style='overflow-x:auto'>{tables}<div style='font-size:85%;opacity:.75'>{note}</div></div>"
 
 
-def _metric(card: Scorecard, metric: int) -> str:
-    mean = card.mean[metric]
-    low, high = (end[metric] for end in card.interval)
-    count = card.count[metric]
-    top = scale_of(card, metric)
-    head = "".join(
-        f"<th style='{_CELL}'>{_text(str(label))}{f'<br><small>{_text(note)}</small>' if note else ''}</th>"
-        for label, note in zip(card.x, card.x_notes, strict=True)
-    )
-    name = _text(card.metrics[metric].replace("_", " "))
+def _table(card: Scorecard, corner: str, head: Iterable[str], columns: Sequence[tuple[int, int]]) -> str:
+    """Return a table of scores.
+
+    Args:
+        card: The scores.
+        corner: HTML of the first cell.
+        head: HTML of the other cells of the first row.
+        columns: The metric and the place on the last axis of every column.
+    """
+    mean, (low, high), count = card.mean, card.interval, card.count
+    tops = [scale_of(card, metric) for metric in range(len(card.metrics))]
     body = []
-    ordered = order_of(card)
-    for place, row in enumerate(ordered):
-        first = row_is_baseline(card, row) and (place == 0 or not row_is_baseline(card, ordered[place - 1]))
-        line = ";border-top:1px solid currentColor" if first and place else ""
-        cells = "".join(
-            _cell(mean[row, x], low[row, x], high[row, x], int(count[row, x]), top, line)
-            for x in range(len(card.x))
-        )
+    rows = order_of(card)
+    for place, row in enumerate(rows):
+        first = row_is_baseline(card, row) and place and not row_is_baseline(card, rows[place - 1])
+        line = ";border-top:1px solid currentColor" if first else ""
+        cells = [
+            _cell([float(part[metric, row, x]) for part in (mean, low, high, count)], tops[metric], line)
+            for metric, x in columns
+        ]
         title = _text(card.row_name(row), 60)
-        body.append(f"<tr><th scope='row' style='{_LEFT}{line}'>{title}</th>{cells}</tr>")
+        body.append(f"<tr><th scope='row' style='{_LEFT}{line}'>{title}</th>{''.join(cells)}</tr>")
     return (
         f"<table style='border-collapse:collapse;color:inherit;margin:0 0 8px'>"
-        f"<thead><tr><th style='{_LEFT}'><b>{name}</b> by {_text(card.x_name)}</th>{head}</tr></thead>"
+        f"<thead><tr><th style='{_LEFT}'>{corner}</th>"
+        f"{''.join(f'''<th style='{_CELL}'>{label}</th>''' for label in head)}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table>"
     )
 
 
-def _cell(mean: float, low: float, high: float, count: int, top: float, line: str) -> str:
+def _cell(numbers: Sequence[float], top: float, line: str) -> str:
+    mean, low, high, count = numbers
     if np.isnan(mean):
         return f"<td style='{_CELL}{line}' title='undefined'>–</td>"
     share = min(max(mean / top, 0.0), 1.0) * _STRONGEST
-    said = f"{mean:.4f}" + ("" if np.isnan(low) else f" ({low:.4f} to {high:.4f}), {count:,} examples")
-    return f"<td style='{_CELL};background:rgba({_TINT},{share:.2f}){line}' title='{said}'>{mean:.2f}</td>"
+    tooltip = f"{mean:.4f}" + (
+        "" if np.isnan(low) else f" ({low:.4f} to {high:.4f}), {int(count):,} examples"
+    )
+    return f"<td style='{_CELL};background:rgba({_TINT},{share:.2f}){line}' title='{tooltip}'>{mean:.2f}</td>"
 
 
 def _text(text: str, limit: int = 24) -> str:
@@ -81,7 +107,7 @@ def row_is_baseline(card: Scorecard, row: int) -> bool:
 
 
 def order_of(card: Scorecard) -> list[int]:
-    """Return the rows as they are shown: a method's groups together, baselines last."""
+    """Return the rows in display order: a method's groups together, baselines last."""
     names = list(dict.fromkeys(card.methods))
     return sorted(
         range(len(card.methods)), key=lambda row: (row_is_baseline(card, row), names.index(card.methods[row]))
@@ -89,39 +115,8 @@ def order_of(card: Scorecard) -> list[int]:
 
 
 def scale_of(card: Scorecard, metric: int) -> float:
-    """Return the value of the strongest colour: the largest that any method reaches, baselines apart."""
+    """Return the value of the strongest colour: the largest that any method reaches, without baselines."""
     rows = [row for row in range(len(card.methods)) if not row_is_baseline(card, row)]
     shown = card.mean[metric][rows or list(range(len(card.methods)))]
     largest = float(np.nanmax(shown, initial=0.0)) if not np.isnan(shown).all() else 0.0
     return largest or 1.0
-
-
-def summary_html(card: Scorecard) -> str:
-    """Return one table of a scorecard whose last axis is one number: a row a method, a column a metric."""
-    mean, (low, high), count = card.mean[:, :, 0], card.interval, card.count[:, :, 0]
-    head = "".join(f"<th style='{_CELL}'>{_text(name.replace('_', ' '))}</th>" for name in card.metrics)
-    body = []
-    ordered = order_of(card)
-    for place, row in enumerate(ordered):
-        first = row_is_baseline(card, row) and (place == 0 or not row_is_baseline(card, ordered[place - 1]))
-        line = ";border-top:1px solid currentColor" if first and place else ""
-        cells = "".join(
-            _cell(
-                mean[metric, row],
-                low[metric, row, 0],
-                high[metric, row, 0],
-                int(count[metric, row]),
-                scale_of(card, metric),
-                line,
-            )
-            for metric in range(len(card.metrics))
-        )
-        title = _text(card.row_name(row), 60)
-        body.append(f"<tr><th scope='row' style='{_LEFT}{line}'>{title}</th>{cells}</tr>")
-    notes = [str(card.provenance.get("model") or ""), f"{card.n_examples:,} texts", card.warning]
-    note = " · ".join(_text(item, 400) for item in notes if item)
-    return (
-        "<div style='overflow-x:auto'><table style='border-collapse:collapse;color:inherit;margin:0 0 8px'>"
-        f"<thead><tr><th style='{_LEFT}'></th>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-        f"<div style='font-size:85%;opacity:.75'>{note}</div></div>"
-    )

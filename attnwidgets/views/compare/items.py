@@ -106,13 +106,13 @@ def _explained(shown: Any, methods: Any) -> list[Item]:
 
 
 def _by_method(trace: Any, methods: Any, note: str) -> list[Item]:
-    from attnwidgets.evaluate.examples.method_specs import named
+    from attnwidgets.evaluate.examples.method_specs import functions_by_name
 
     # Rollout is undefined for signed weights; by default they are shown without it.
     default = METHODS[:1] if trace.is_signed() else METHODS
     return [
         Item(name.replace("_", " "), method(trace), note)
-        for name, method in named(methods or default).items()
+        for name, method in functions_by_name(methods or default).items()
     ]
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.evaluate.removals.removal_curves import Removal
+    from attnwidgets.evaluate.removals.removal import Operator, Removal
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
@@ -173,7 +172,7 @@ class Removals:
         return source
 
     def _removal(self, source: Source, target: int | None, operator: Any) -> Removal:
-        from attnwidgets.evaluate.removals.removal_curves import Removal
+        from attnwidgets.evaluate.removals.removal import Removal
         from attnwidgets.explanations.targets.named import resolve_target
 
         explanation = source.explanation

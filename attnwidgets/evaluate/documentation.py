@@ -1,0 +1,56 @@
+"""Descriptions of parameters that many metrics share, filled into their docstrings."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+SHARED = {
+    "traces": "What `aw.trace` returned, or a list of such traces.",
+    "explanations": "Attributions (for several traces a list, one per trace); a name in `aw.methods()`, a "
+    "pair (name, options) or a function of a trace; a list of such methods; or a mapping from names to any "
+    "of these. Pass a row of a map as `.to_attributions('row', query='cls')`.",
+    "methods": "Names in `aw.methods()`, pairs (name, options) or functions of a trace that return "
+    "Attributions; or a mapping from names to these. Finished explanations are not accepted.",
+    "target": "The target to score, as every method takes it; by default what the model predicts for the "
+    "whole input. Methods given by name explain it.",
+    "operator": 'How features are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see '
+    "`aw.evaluate.OPERATORS`. There is no default: scores by different operators are not comparable.",
+    "score": 'The score f: "probability", "log_probability" or "number" (the logit, or the value of a target '
+    "that is not a logit). Default: the probability, or the number if the target is not a single logit.",
+    "rounding": 'How share * n is rounded to a number of features: "ceil", "floor" or "nearest". Features '
+    "with equal values are ranked in text order.",
+    "by": 'Rank by "value", which puts evidence against the target last, or by "magnitude".',
+    "special": "Count special tokens as features. By default they are always kept and never counted.",
+    "oracle": 'How the baseline "oracle" orders the features: by "leave_one_out" (the drop when a feature '
+    'alone is removed) or "greedy" (n(n + 1)/2 passes); None leaves the baseline out. It is the best '
+    "possible order only if features do not interact.",
+    "draws": 'Number of random orders that the baseline "random" averages over.',
+    "seed": "Seed of all random draws.",
+    "unit": 'Unit of the features: "token", "word", ...; by default the unit of the explanations.',
+    "batch_size": "Number of inputs per forward pass.",
+    "force": "Run even if this needs more memory than is free.",
+}
+"""Descriptions by placeholder."""
+
+_ENTRY = re.compile(r"^( +)(\w+): \{(\w+)\}(.*(?:\n\1 +\S.*)*)", re.MULTILINE)
+
+
+def documented(function: F) -> F:
+    """Fill placeholders such as `operator: {operator}` in the Args section of a docstring from `SHARED`."""
+
+    def entry(match: re.Match[str]) -> str:
+        indent, name, key, rest = match.groups()
+        text = " ".join(f"{name}: {SHARED[key]} {rest}".split())
+        return textwrap.fill(
+            text, 110, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False
+        )
+
+    function.__doc__ = _ENTRY.sub(entry, function.__doc__ or "")
+    return function
