@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.relevance.backward import Activation, passed
+from attnwidgets.relevance.backward import Activation, pass_relevance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def activation_modules(model: nn.Module) -> list[nn.Module]:
         {kind[0] if isinstance(kind, tuple) else kind for kind in ACT2CLS.values()}
     )
 
-    def named(module: nn.Module) -> bool:
+    def looks_like_activation(module: nn.Module) -> bool:
         simple = next(module.children(), None) is None and next(module.parameters(), None) is None
         return simple and _NAMED.search(type(module).__name__) is not None
 
@@ -37,7 +37,7 @@ def activation_modules(model: nn.Module) -> list[nn.Module]:
         module
         for module in model.modules()
         if not type(module).__module__.startswith("torch.")
-        and (isinstance(module, classes) or named(module))
+        and (isinstance(module, classes) or looks_like_activation(module))
         and _zero_at_zero(module)
     ]
 
@@ -86,4 +86,4 @@ class _Unit:
         if not isinstance(output, Tensor) or output.shape != x.shape:
             return None
         y = output.clone() if output.data_ptr() == x.data_ptr() else output
-        return passed(Activation, x, lambda _: y, bounded=True)
+        return pass_relevance(Activation, x, lambda _: y, bounded=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.relevance.backward import divided, given_to
-from attnwidgets.relevance.no_rule import unknown
+from attnwidgets.relevance.backward import divide_gradient, give_relevance_to
+from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.settings import live
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _EPSILON = 1e-3  # smaller numbers only keep a denominator from zero and are not
 _BIAS = 2  # position of the bias in the arguments of linear and convolution
 
 
-def biased(
+def run_with_bias(
     settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], without: tuple[Any, ...]
 ) -> Any:
     """Run an operation with a bias; `without` are its arguments without the bias."""
@@ -29,11 +29,11 @@ def biased(
     if settings.bias == "ignore" and live(output):
         with torch.no_grad():
             rest = func(*without, **kwargs)
-        return given_to(output, rest)
+        return give_relevance_to(output, rest)
     return output
 
 
-def total(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def add(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Add; a constant term is a bias. With "drop", parameters and numbers go, masks and positions stay."""
     first, second, *rest = args if len(args) > 1 else (*args, *kwargs.values())
     options = kwargs if len(args) > 1 else {}
@@ -44,7 +44,7 @@ def total(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
         return func(*args, **kwargs)
     zero = torch.zeros_like(fixed) if isinstance(fixed, Tensor) else 0.0
     without = (first, zero) if live(first) else (zero, second)
-    return biased(settings, func, (first, second, *rest), options, (*without, *rest))
+    return run_with_bias(settings, func, (first, second, *rest), options, (*without, *rest))
 
 
 def _is_bias(fixed: Any) -> bool:
@@ -53,7 +53,7 @@ def _is_bias(fixed: Any) -> bool:
     return bool(abs(fixed) > _EPSILON)
 
 
-def part(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def getitem(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Index a tensor; part of a parameter (an expert's bias) still counts as a parameter."""
     output = func(*args, **kwargs)
     if args and isinstance(args[0], nn.Parameter):
@@ -65,31 +65,33 @@ def linear(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[st
     """Apply a matrix; its gradient is the epsilon rule with epsilon 0."""
     if settings.bias == "absorb" and not (len(args) > 1 and live(args[1])) and not live(kwargs.get("weight")):
         return func(*args, **kwargs)
-    x, weight, bias = named(args, kwargs, ("input", "weight", "bias"))
+    x, weight, bias = arguments(args, kwargs, ("input", "weight", "bias"))
     if live(weight):
-        output = divided(func(x, weight), 2) if live(x) else func(x, weight)
+        output = divide_gradient(func(x, weight), 2) if live(x) else func(x, weight)
         return output if bias is None or settings.bias == "drop" else output + bias
-    return func(x, weight) if bias is None else biased(settings, func, (x, weight, bias), {}, (x, weight))
+    if bias is None:
+        return func(x, weight)
+    return run_with_bias(settings, func, (x, weight, bias), {}, (x, weight))
 
 
 def convolution(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Convolve; the rule is that of `linear`."""
     if len(args) > 1 and live(args[1]):
-        return unknown(settings, func, args, kwargs)
+        return run_without_rule(settings, func, args, kwargs)
     if settings.bias == "absorb":
         return func(*args, **kwargs)
     if len(args) > _BIAS:
-        return biased(settings, func, args, kwargs, (*args[:_BIAS], None, *args[_BIAS + 1 :]))
+        return run_with_bias(settings, func, args, kwargs, (*args[:_BIAS], None, *args[_BIAS + 1 :]))
     options = dict(kwargs)
     bias = options.pop("bias", None)
     if bias is None:
         return func(*args, **kwargs)
-    return biased(settings, func, (*args, bias), options, (*args, None))
+    return run_with_bias(settings, func, (*args, bias), options, (*args, None))
 
 
-def named(
+def arguments(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...], **defaults: Any
 ) -> tuple[Any, ...]:
     """Return positional and keyword arguments in the order of `names`; None where one is missing."""
-    given = dict(zip(names, args, strict=False)) | kwargs
-    return tuple(given.get(name, defaults.get(name)) for name in names)
+    by_name = dict(zip(names, args, strict=False)) | kwargs
+    return tuple(by_name.get(name, defaults.get(name)) for name in names)

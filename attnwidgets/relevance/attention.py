@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnwidgets.relevance.affine import named
-from attnwidgets.relevance.no_rule import unknown
+from attnwidgets.relevance.affine import arguments
+from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.products import size
 from attnwidgets.relevance.settings import live
 
@@ -36,7 +36,7 @@ def scaled_dot_product_attention(
     settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute attention step by step, each step under its rule."""
-    query, key, value, mask, _, causal, scale, grouped = named(args, kwargs, _KERNEL)
+    query, key, value, mask, _, causal, scale, grouped = arguments(args, kwargs, _KERNEL)
     if not any(map(live, (query, key, value))):
         return func(*args, **kwargs)
     if causal:
@@ -44,18 +44,18 @@ def scaled_dot_product_attention(
     with settings.mode:
         if grouped:
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
-        return _attention(query, key, value, _added(mask, query), scale)[0]
+        return _attention(query, key, value, _additive_mask(mask, query), scale)[0]
 
 
 def multi_head_attention(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `nn.MultiheadAttention` step by step, each step under its rule."""
-    options = dict(zip(_MODULE, named(args, kwargs, _MODULE), strict=True))
+    options = dict(zip(_MODULE, arguments(args, kwargs, _MODULE), strict=True))
     states = [options[name] for name in ("query", "key", "value")]
     if not any(map(live, states)):
         return func(*args, **kwargs)
     unusual = (options[name] for name in ("bias_k", "bias_v", "static_k", "static_v"))
     if options["add_zero_attn"] or any(option is not None for option in unusual):
-        return unknown(settings, func, args, kwargs)
+        return run_without_rule(settings, func, args, kwargs)
     if options["use_separate_proj_weight"]:
         weights = [options[f"{name}_proj_weight"] for name in "qkv"]
     else:
@@ -71,7 +71,7 @@ def multi_head_attention(settings: Settings, func: Any, args: tuple[Any, ...], k
             torch.nn.functional.linear(x, w, b).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
             for x, w, b in zip(states, weights, biases, strict=True)
         )
-        output, attention = _attention(query, key, value, _mask_of(options, query, single=single))
+        output, attention = _attention(query, key, value, _module_mask(options, query, single=single))
         output = output.permute(2, 0, 1, 3).flatten(-2)
         output = torch.nn.functional.linear(output, options["out_proj_weight"], options["out_proj_bias"])
         if options["average_attn_weights"] is not False:
@@ -92,14 +92,14 @@ def _attention(
     return torch.matmul(weights, value), weights
 
 
-def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
+def _additive_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
     """Return a kernel's mask as a term to add; a boolean mask is True where a key may be read."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)
 
 
-def _mask_of(options: dict[str, Any], query: Tensor, *, single: bool) -> Tensor | None:
+def _module_mask(options: dict[str, Any], query: Tensor, *, single: bool) -> Tensor | None:
     """Return the masks of `nn.MultiheadAttention` as a term to add; True is where a key is hidden."""
     masks = []
     for name in ("attn_mask", "key_padding_mask"):

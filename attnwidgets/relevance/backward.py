@@ -1,4 +1,4 @@
-"""The rules of relevance propagation as gradients: relevance is a tensor times its gradient, in any graph.
+"""The rules of relevance propagation as gradients: a tensor times its gradient is its relevance.
 
 The forward numbers stay as they are.
 """
@@ -72,26 +72,28 @@ class LayerNorm(Function):
         return scaled - scaled.mean(ctx.axes, keepdim=True), None, None, None, None
 
 
-def passed(kind: type[Activation], x: Tensor, f: Callable[[Tensor], Tensor], *, bounded: bool) -> Tensor:
+def pass_relevance(
+    kind: type[Activation], x: Tensor, f: Callable[[Tensor], Tensor], *, bounded: bool
+) -> Tensor:
     """Return f(x), with relevance passed through; `bounded` says that f(0) is 0."""
     return cast("Tensor", kind.apply(x, f, bounded))  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
-def normed(
+def constant_layer_norm(
     x: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:
     """Return a layer norm with a constant standard deviation."""
     return cast("Tensor", LayerNorm.apply(x, shape, weight, bias, eps))  # type: ignore[no-untyped-call]
 
 
-def divided(output: Tensor, by: float) -> Tensor:
+def divide_gradient(output: Tensor, by: float) -> Tensor:
     """Return a tensor whose gradient is divided by a number in the backward pass (the uniform rule)."""
     if output.requires_grad:
         output.register_hook(lambda gradient: gradient / by)
     return output
 
 
-def given_to(output: Tensor, part: Tensor) -> Tensor:
+def give_relevance_to(output: Tensor, part: Tensor) -> Tensor:
     """Return a sum whose relevance all goes to its term `part`; the rest (a bias) gets none.
 
     The gradient is multiplied by output / part, and is 0 where `part` is 0 or a mask is added to it.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnwidgets.relevance.affine import named
-from attnwidgets.relevance.backward import Activation, Gate, divided, passed
-from attnwidgets.relevance.no_rule import unknown
+from attnwidgets.relevance.affine import arguments
+from attnwidgets.relevance.backward import Activation, Gate, divide_gradient, pass_relevance
+from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.products import size
 from attnwidgets.relevance.settings import live
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 def activation(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function that is 0 at 0."""
-    return _passed(Activation, func, args, kwargs, bounded=True)
+    return _pass_relevance(Activation, func, args, kwargs, bounded=True)
 
 
 def offset_activation(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function that is not 0 at 0."""
-    return _passed(Activation, func, args, kwargs, bounded=False)
+    return _pass_relevance(Activation, func, args, kwargs, bounded=False)
 
 
 def gate(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function with values in [0, 1]; as a factor, it gets none."""
-    return _passed(Gate, func, args, kwargs, bounded=False)
+    return _pass_relevance(Gate, func, args, kwargs, bounded=False)
 
 
 def glu(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -37,7 +37,7 @@ def glu(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if not any(map(live, (*args, *kwargs.values()))):
         return func(*args, **kwargs)
 
-    x, dim = named(args, kwargs, ("input", "dim"), dim=-1)
+    x, dim = arguments(args, kwargs, ("input", "dim"), dim=-1)
     first, second = x.chunk(2, dim)
     return first * torch.sigmoid(second.detach())
 
@@ -48,10 +48,10 @@ def clamp(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
     if not live(x):
         return func(*args, **kwargs)
     if any(map(live, (*rest, *options.values()))):
-        return unknown(settings, func, args, kwargs)
+        return run_without_rule(settings, func, args, kwargs)
     options.pop("inplace", None)
     bounded = not bool(func(x.detach().new_zeros(()), *rest, **options).any())
-    return _passed(Activation, func, args, kwargs, bounded=bounded)
+    return _pass_relevance(Activation, func, args, kwargs, bounded=bounded)
 
 
 def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,10 +62,10 @@ def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
     if isinstance(exponent, Tensor) and exponent.numel() == 1 and not live(exponent):
         exponent = exponent.item()
     if not isinstance(exponent, (int, float)):
-        return unknown(settings, func, args, kwargs)
+        return run_without_rule(settings, func, args, kwargs)
     if exponent < 1:
         return size(settings, func, args, kwargs)
-    return divided(func(*args, **kwargs), float(exponent))
+    return divide_gradient(func(*args, **kwargs), float(exponent))
 
 
 def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -75,7 +75,7 @@ def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[An
     return kwargs["input"], (), {name: value for name, value in kwargs.items() if name != "input"}
 
 
-def _passed(
+def _pass_relevance(
     kind: type[Activation], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, bounded: bool
 ) -> Any:
     x, rest, options = _input(args, kwargs)
@@ -84,5 +84,5 @@ def _passed(
     # F.silu(x, True) and the like write into x.
     in_place = options.pop("inplace", False) or any(value is True for value in rest)
     rest = tuple(value for value in rest if not isinstance(value, bool))
-    output = passed(kind, x, lambda states: func(states, *rest, **options), bounded=bounded)
+    output = pass_relevance(kind, x, lambda states: func(states, *rest, **options), bounded=bounded)
     return x.copy_(output) if in_place else output

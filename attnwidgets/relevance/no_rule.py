@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings
 
 
-def unknown(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_without_rule(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation that has no rule; raise, naming it, if relevance reaches it."""
     result = func(*args, **kwargs)
     if not settings.insist:

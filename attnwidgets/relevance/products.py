@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.relevance.affine import biased
-from attnwidgets.relevance.backward import divided
+from attnwidgets.relevance.affine import run_with_bias
+from attnwidgets.relevance.backward import divide_gradient
 from attnwidgets.relevance.settings import constant, live
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
         product_size = first.shape[:-1].numel() * second.shape[-1]
         if product_size > first.numel() + second.numel():
             # The product is larger than its factors, as attention scores are: halving theirs costs less.
-            first, second = divided(first.view_as(first), 2), divided(second.view_as(second), 2)
+            first, second = (divide_gradient(factor.view_as(factor), 2) for factor in (first, second))
             return func(first, second, *rest, **options)
-    return divided(func(first, second, *rest, **options), 2)
+    return divide_gradient(func(first, second, *rest, **options), 2)
 
 
 def gating(settings: Settings, factor: Tensor) -> int:
@@ -69,13 +69,13 @@ def contraction(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     factors = [value for group in args for value in (group if isinstance(group, (tuple, list)) else (group,))]
     count = sum(map(live, factors))
     output = func(*args, **kwargs)
-    return divided(output, count) if count > 1 else output
+    return divide_gradient(output, count) if count > 1 else output
 
 
 def bilinear(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Halve the gradient of a bilinear form of two live inputs; the bias keeps its share."""
     output = func(*args, **kwargs)
-    return divided(output, 2) if live(args[0]) and live(args[1]) else output
+    return divide_gradient(output, 2) if live(args[0]) and live(args[1]) else output
 
 
 def added_product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -87,7 +87,7 @@ def added_product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: 
     if not (live(first) and live(second)):
         if live(term):
             return func(term, first, second, **options)
-        return biased(settings, func, (term, first, second), options, (zero, first, second))
+        return run_with_bias(settings, func, (term, first, second), options, (zero, first, second))
     output = product(settings, lambda a, b: func(zero, a, b, **options), (first, second), {})
     return output + term * options.get("beta", 1)
 

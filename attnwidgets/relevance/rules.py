@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from attnwidgets.relevance import affine, attention, elementwise, norms, operations, products
-from attnwidgets.relevance.no_rule import unknown
+from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.settings import Settings, live
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Rules(TorchFunctionMode):
         """Return the handler of an operation; None if its own gradient is the rule."""
         name = getattr(func, "__name__", str(func))
         outer = out_of_place(name)
-        handler = self._table.get(outer or name, unknown)
+        handler = self._table.get(outer or name, run_without_rule)
         return in_place(handler, str(outer)) if outer and handler is not None else handler
 
 
@@ -84,7 +84,7 @@ def table(bias: Bias) -> Mapping[str, Handler | None]:
     """Return the handlers by name of operation; None if an operation's own gradient is the rule."""
     groups: list[tuple[frozenset[str], Handler | None]] = [
         (operations.LINEAR, None),
-        (operations.SUMS, None if bias == "absorb" else affine.total),
+        (operations.SUMS, None if bias == "absorb" else affine.add),
         (operations.PRODUCTS, products.product),
         (operations.CONTRACTIONS, products.contraction),
         (operations.ADDED_PRODUCTS, products.added_product),
@@ -113,5 +113,5 @@ def table(bias: Bias) -> Mapping[str, Handler | None]:
         "multi_head_attention_forward": attention.multi_head_attention,
     }
     if bias == "drop":
-        single["__getitem__"] = affine.part
+        single["__getitem__"] = affine.getitem
     return {name: handler for names, handler in groups for name in names} | single

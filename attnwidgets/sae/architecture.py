@@ -63,16 +63,16 @@ def own_weights(architecture: Architecture) -> tuple[str, ...]:
     return _OWN[architecture]
 
 
-def require_weights(architecture: Architecture, given: Mapping[str, Tensor | None]) -> None:
+def require_weights(architecture: Architecture, weights: Mapping[str, Tensor | None]) -> None:
     """Raise ValueError unless all weights of an architecture are present, finite and of matching shapes."""
-    W_enc = given["W_enc"]
+    W_enc = weights["W_enc"]
     if W_enc is None or W_enc.dim() != 2:  # noqa: PLR2004 - a matrix
         shape = None if W_enc is None else tuple(W_enc.shape)
         raise ValueError(f"W_enc has shape {shape}; it must be a matrix [d_in, d_sae].")
     d_in, d_sae = W_enc.shape
     needed = (*_COMMON, *_OWN[architecture])
     shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
-    for name, tensor in given.items():
+    for name, tensor in weights.items():
         if (tensor is not None) != (name in needed):
             what = "requires" if tensor is None else "has no"
             raise ValueError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.sae.corpus import Corpus, batches, by_token, counts_mask
+from attnwidgets.sae.corpus import Corpus, batches, counted_states
 from attnwidgets.sae.locate import best_hook_point, better_neighbour
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.tracing.hooks.hook import reading
@@ -176,19 +176,17 @@ def _known_bos(sae: SAE, tokenizer: Any) -> bool | None:
 
 def _states(model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> Tensor:
     """Return the states of all tokens that count [token, width]."""
-    batches_of_states = [states for states, _ in counted(model, corpus, hook_point)]
+    batches_of_states = [states for states, _ in read_states(model, corpus, hook_point)]
     if not sum(map(len, batches_of_states)):
         raise ValueError("texts contain no token that counts; pass some sentences.")
     return torch.cat(batches_of_states)
 
 
-def counted(model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> Iterator[tuple[Tensor, Any]]:
+def read_states(model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> Iterator[tuple[Tensor, Any]]:
     """Yield the states of the tokens that count [token, width] and their windows, from a borrowed model."""
     with reading(model, hook_point) as read:
         for windows in batches(corpus.windows(), _BATCH_TOKENS):
-            states = by_token(read(**corpus.inputs(windows)), windows)
-            mask = counts_mask(windows, states.shape[1], states.device)
-            yield states[mask], windows
+            yield counted_states(read(**corpus.inputs(windows)), windows), windows
 
 
 def _complaints(sae: SAE, measures: Measures, hook_point: HookPoint) -> Iterator[str]:

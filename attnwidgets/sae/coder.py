@@ -68,8 +68,8 @@ class Coder(nn.Module):
         require_choice("normalize_activations", normalize_activations, NORMALISATIONS)
         if isinstance(threshold, float | int) or (isinstance(threshold, Tensor) and threshold.dim() == 0):
             threshold = W_enc.new_full(W_enc.shape[-1:], float(threshold))
-        given = (W_enc, W_dec, b_dec, b_enc, threshold, b_gate, b_mag, r_mag)
-        weights: dict[str, Tensor | None] = dict(zip(WEIGHTS, given, strict=True))
+        tensors = (W_enc, W_dec, b_dec, b_enc, threshold, b_gate, b_mag, r_mag)
+        weights: dict[str, Tensor | None] = dict(zip(WEIGHTS, tensors, strict=True))
         require_weights(architecture, weights)
         for name, tensor in weights.items():
             parameter = None if tensor is None else nn.Parameter(tensor.detach().clone(), requires_grad=False)

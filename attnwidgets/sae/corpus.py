@@ -170,12 +170,12 @@ def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterato
         pool.append(window)
         size += len(window.ids)
         if size >= tokens * sort:
-            yield from _packed(pool, tokens, sort=sort > 1)
+            yield from _pack(pool, tokens, sort=sort > 1)
             pool, size = [], 0
-    yield from _packed(pool, tokens, sort=sort > 1)
+    yield from _pack(pool, tokens, sort=sort > 1)
 
 
-def _packed(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Window]]:
+def _pack(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Window]]:
     ordered = sorted(pool, key=lambda window: len(window.ids)) if sort else pool
     batch: list[Window] = []
     widest = 0
@@ -193,6 +193,12 @@ def _packed(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Win
 def by_token(states: Tensor, windows: Sequence[Window]) -> Tensor:
     """Return states as [window, token, width]; some modules flatten the batch into one row of tokens."""
     return states if states.dim() == _BATCHED else states.reshape(len(windows), -1, states.shape[-1])
+
+
+def counted_states(states: Tensor, windows: Sequence[Window]) -> Tensor:
+    """Return the states of the tokens that count [token, width]."""
+    states = by_token(states, windows)
+    return states[counts_mask(windows, states.shape[1], states.device)]
 
 
 def counts_mask(windows: Sequence[Window], width: int, device: torch.device) -> Tensor:

@@ -57,27 +57,27 @@ def sae_fingerprint(sae: SAE) -> str:
     return hashlib.blake2b(f"{fingerprint_of(sae)} {options!r}".encode(), digest_size=16).hexdigest()
 
 
-def require_same(folder: Path, kept: Any, wanted: Mapping[str, Any]) -> None:
+def require_same(folder: Path, stored: Any, expected: Mapping[str, Any]) -> None:
     """Raise ValueError, naming the difference, if a checkpoint belongs to something else."""
-    if other := difference(kept, wanted):
+    if other := difference(stored, expected):
         raise ValueError(f"checkpoint {str(folder)!r} is of {other}; remove it, or name another folder.")
 
 
-def difference(kept: Any, wanted: Mapping[str, Any]) -> str:
+def difference(stored: Any, expected: Mapping[str, Any]) -> str:
     """Return in words how two descriptions by `states_about` differ; "" if they are equal.
 
     Args:
-        kept: The description stored in a file.
-        wanted: The description of the present call.
+        stored: The description in a file.
+        expected: The description of the present call.
     """
-    if not isinstance(kept, dict) or not isinstance(kept.get("options"), dict):
+    if not isinstance(stored, dict) or not isinstance(stored.get("options"), dict):
         return _OTHER["version"]
-    differences = [words for name, words in _OTHER.items() if kept.get(name) != wanted.get(name)]
-    kept_options, wanted_options = kept["options"], wanted["options"]
+    differences = [words for name, words in _OTHER.items() if stored.get(name) != expected.get(name)]
+    stored_options, expected_options = stored["options"], expected["options"]
     changed = [
         name
-        for name in {**wanted_options, **kept_options}
-        if kept_options.get(name) != wanted_options.get(name)
+        for name in {**expected_options, **stored_options}
+        if stored_options.get(name) != expected_options.get(name)
     ]
     if changed:
         differences.append(f"other options ({', '.join(changed)})")

@@ -63,6 +63,7 @@ class FeatureActivations(Explanation):
     """
 
     kind = "FeatureActivations"
+    axis_names = ("token", "feature")
     axis: TokenAxis
     d_sae: int
     error: Array | None
@@ -88,7 +89,7 @@ class FeatureActivations(Explanation):
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
             raise ValueError(f"unit {unit!r} is not on the axis; its units are {listed(axis.units)}.")
-        ends, features, activations, shape = _compressed(values, dtype or "float32")
+        ends, features, activations, shape = _compress(values, dtype or "float32")
         if shape[0] != len(axis.units[unit]):
             raise ValueError(
                 f"values has {shape[0]} rows, but the axis has {len(axis.units[unit])} elements by {unit}."
@@ -124,11 +125,6 @@ class FeatureActivations(Explanation):
     def shape(self) -> tuple[int, ...]:
         """Tokens, features."""
         return (len(self._ends), self.d_sae)
-
-    @property
-    def axis_names(self) -> tuple[str, ...]:
-        """("token", "feature")."""
-        return ("token", "feature")
 
     @property
     def values(self) -> Array:
@@ -339,9 +335,7 @@ class FeatureActivations(Explanation):
         return self._strongest_features()._png()  # noqa: SLF001 - also an Explanation
 
 
-def _compressed(
-    values: Any, dtype: str
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
+def _compress(values: Any, dtype: str) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
     """Return non-zero values as a compressed sparse matrix: ends of rows, columns, values, shape."""
     if not hasattr(values, "tocsr"):
         array = as_floats(values, dtype)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from attnwidgets._progress import progress
-from attnwidgets.sae.corpus import batches, by_token, counts_mask
+from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.measures import measure
 from attnwidgets.tracing.hooks.hook import hooked
 from attnwidgets.tracing.hooks.hook_point import hook_name, hook_points_of_blocks, resolve_hook_point
@@ -96,8 +96,7 @@ def _states(model: nn.Module, corpus: Corpus, hook_points: Iterable[HookPoint]) 
     states_by_name: dict[str, Tensor] = {}
 
     def keep(name: str, states: Tensor) -> None:
-        rows = by_token(states.detach(), windows)
-        states_by_name[name] = rows[counts_mask(windows, rows.shape[1], rows.device)]
+        states_by_name[name] = counted_states(states.detach(), windows)
 
     with ExitStack() as stack:
         for hook_point in hook_points:

@@ -82,7 +82,7 @@ class PassWatch:
             return
         self.calls += 1
         given = dict(zip(self._names, args, strict=False)) | kwargs
-        self._past = _cached(given.get("past_key_values"))
+        self._past = _cache_length(given.get("past_key_values"))
         names = ("input_ids", "attention_mask", "position_ids")
         ids, mask, positions = (_table(given.get(name)) for name in names)
         if positions is None and mask is not None and self._past == 0:
@@ -190,7 +190,7 @@ def _owner(model: nn.Module, hook_point: HookPoint) -> str:
     return next(lists, hook_point.module).rpartition(".")[0]
 
 
-def _cached(cache: Any) -> int:
+def _cache_length(cache: Any) -> int:
     """Return the number of tokens in a cache."""
     length: Callable[[], int] | None = getattr(cache, "get_seq_length", None)
     return int(length()) if callable(length) else 0

@@ -178,7 +178,7 @@ def free_attention(
         weights = trace.attention_rows(number[0], [number[1]], queries, name)[0].double().numpy()
         ranks[at] = _basis(values).shape[1]
         for index, (token, row) in enumerate(zip(queries, weights, strict=True)):
-            alternative = moved(row, values, readable[token])
+            alternative = least_overlapping_row(row, values, readable[token])
             rows[number[0], number[1], token] = alternative
             movable[at][index] = np.abs(alternative - row).sum() / 2
     return FreeAttention(trace, name, layers, heads, queries, movable, rows, ranks)
@@ -216,7 +216,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
     return weights @ basis @ basis.T
 
 
-def moved(weights: Float, values: Float, readable: Bools) -> Float:
+def least_overlapping_row(weights: Float, values: Float, readable: Bools) -> Float:
     """Return the row that overlaps least with `weights` and gives the same mixture of `values`.
 
     That is `weights` itself if there is no other.

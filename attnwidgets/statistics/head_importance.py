@@ -11,7 +11,7 @@ from attnwidgets._progress import progress
 from attnwidgets.evaluate.metrics.rank_measures import spearman
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PAPER = "Michel et al. 2019, Are Sixteen Heads Really Better than One?"
 NAMES = {"exact": "removal", "first_order": "removal_estimate"}
 _TWO = 2
 
-REMOVAL = known(
+REMOVAL = register(
     Statistic(
         "removal",
         "loss without it",
@@ -40,7 +40,7 @@ REMOVAL = known(
         PAPER,
     )
 )
-FIRST_ORDER = known(
+FIRST_ORDER = register(
     Statistic(
         "removal_estimate",
         "loss without it (estimate)",
@@ -98,25 +98,25 @@ def head_importance(
     require_choice("how", how, HOWS)
     from attnwidgets.tracing.attention_modules import sites
 
-    several: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
-    if not several:
+    trace_list: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
+    if not trace_list:
         raise ValueError("traces is empty: pass a trace, or several.")
-    for trace in several:
+    for trace in trace_list:
         require_trace(trace, "head_importance")
         sites(trace)
-    stack = resolve_stack(several[0], stack)
+    stack = resolve_stack(trace_list[0], stack)
     names = [name for kind, name in NAMES.items() if how in (kind, "both")]
     by_text = []
-    for trace in progress(several, "removing heads") if len(several) > 1 else several:
+    for trace in progress(trace_list, "removing heads") if len(trace_list) > 1 else trace_list:
         resolved = resolve_target(trace, target, method="head_importance")
         tables = []
         if "removal" in names:
-            tables.append(_exact(trace, resolved, stack, batch_size, watched=len(several) == 1))
+            tables.append(_exact(trace, resolved, stack, batch_size, watched=len(trace_list) == 1))
         if "removal_estimate" in names:
             tables.append(_estimate(trace, resolved, stack))
         by_text.append(np.abs(tables) if magnitude else np.array(tables))
     values: Float = np.mean(by_text, axis=0)
-    first = several[0]
+    first = trace_list[0]
     agreement = _agreement(values) if how == "both" else None
     title = "head importance"
     if agreement is not None:
@@ -133,7 +133,7 @@ def head_importance(
         provenance={
             "title": title,
             "model": first.model_id,
-            "text": first.text if len(several) == 1 else f"{len(several)} texts",
+            "text": first.text if len(trace_list) == 1 else f"{len(trace_list)} texts",
             "paper": PAPER,
             "agreement": agreement,
             "options": {"how": how, "magnitude": magnitude},
@@ -152,21 +152,8 @@ def _agreement(values: Float) -> float:
 
 def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched: bool) -> Float:
     """Return what the target loses without each head [layer, head]; NaN for heads a layer does not have."""
+    from attnwidgets.intervene.head_selection import HeadIntervention
     from attnwidgets.intervene.preview import Replay
-    from attnwidgets.tracing.interventions import Intervention
-
-    class EachHead(Intervention):
-        """Removes a different head in every copy of a text."""
-
-        def __init__(self, layer: int, heads: range) -> None:
-            super().__init__(trace, "ablate_heads", "each head alone", frozenset([(stack, layer)]))
-            self.heads = heads
-
-        def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - one layer
-            output = output.clone()
-            for copy, head in enumerate(self.heads):
-                output[copy, head] = 0
-            return output
 
     losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
     layers = range(len(losses))
@@ -176,9 +163,19 @@ def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched
             count = trace.n_heads(stack, layer)
             for start in range(0, count, batch_size):
                 heads = range(start, min(count, start + batch_size))
-                outputs = replay.run((EachHead(layer, heads),), copies=len(heads), target=target)
+                each_head = HeadIntervention(
+                    trace, "ablate_heads", "each head alone", stack, {layer: heads}, write=_without_one_each
+                )
+                outputs = replay.run((each_head,), copies=len(heads), target=target)
                 losses[layer, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
     return losses
+
+
+def _without_one_each(_: Seen, output: Tensor, heads: list[int]) -> Tensor:
+    """Set a different head's output to zero in every copy of a text [copy, head, query, dim]."""
+    output = output.clone()
+    output[range(len(heads)), heads] = 0
+    return output
 
 
 def _estimate(trace: Trace, target: Target, stack: str) -> Float:

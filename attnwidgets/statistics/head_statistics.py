@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.statistics.row_shares import Queries, Roles, source_of
-from attnwidgets.statistics.statistic import measured, named
+from attnwidgets.statistics.statistic import compute, named
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -59,17 +59,17 @@ def head_statistics(
         >>> stats["entropy"].shape, stats.left_out["other_sentences"]
         ((6, 12), 'there is only one sentence')
     """
-    wanted = named(names)
+    requested = named(names)
     source, unit = source_of(shown, stack, layers, unit, "head_statistics")
     roles = Roles(source.to(unit), queries)
-    reasons = {stat.name: reason for stat in wanted if (reason := stat.refusal(roles))}
+    reasons = {stat.name: reason for stat in requested if (reason := stat.refusal(roles))}
     if reasons and names is not None:
         name, reason = next(iter(reasons.items()))
         raise ValueError(f"names: {name!r} is not defined here: {reason}.")
-    kept = [stat for stat in wanted if stat.name not in reasons]
+    defined = [stat for stat in requested if stat.name not in reasons]
     return HeadStatistics(
-        measured(kept, source, unit, roles),
-        names=[stat.name for stat in kept],
+        compute(defined, source, unit, roles),
+        names=[stat.name for stat in defined],
         layers=source.layers,
         heads=source.heads,
         left_out=reasons,

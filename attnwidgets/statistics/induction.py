@@ -10,7 +10,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SEVERAL = 2
 # Vocabularies are in the order of merges: the most common tokens come first, the least common last.
 _COMMON, _RARE = 0.1, 0.9
 
-INDUCTION = known(
+INDUCTION = register(
     Statistic(
         "induction",
         "induction",
@@ -91,16 +91,8 @@ def induction_score(
     """
     from attnwidgets.tracing.recording.run import trace
 
-    rows = repeated_tokens(
-        model,
-        tokenizer,
-        length=length,
-        repeats=repeats,
-        sequences=sequences,
-        start=start,
-        vocabulary=vocabulary,
-        seed=seed,
-    )
+    drawing = {"length": length, "repeats": repeats, "sequences": sequences, "seed": seed}
+    rows = repeated_tokens(model, tokenizer, start=start, vocabulary=vocabulary, **drawing)
     require_choice("over", over, OVER)
     scores: list[Float] = []
     for row in progress(rows, desc="induction: sequences"):
@@ -115,13 +107,7 @@ def induction_score(
         stack=of.stack,
         method="induction_score",
         provenance={
-            "options": {
-                "length": length,
-                "repeats": repeats,
-                "over": over,
-                "seed": seed,
-                "sequences": len(rows),
-            },
+            "options": drawing | {"over": over},
             "model": of.provenance.get("model", ""),
             "paper": PAPER,
             "title": f"induction score on {len(rows)} sequences of random tokens",

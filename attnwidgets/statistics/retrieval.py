@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _HAYSTACK = (
 )
 _TEMPLATE = "{context}\n\nQuestion: {question}\nAnswer:"
 
-RETRIEVAL = known(
+RETRIEVAL = register(
     Statistic(
         "retrieval",
         "retrieval",
@@ -116,9 +116,9 @@ def retrieval_score(
     from attnwidgets._progress import progress
     from attnwidgets.explanations.mixing.attention import attention
 
-    wanted = needle if answer is None else answer
-    if wanted not in needle:
-        raise ValueError(f"answer {wanted!r} is not part of the needle {needle!r}, from which heads copy.")
+    expected = needle if answer is None else answer
+    if expected not in needle:
+        raise ValueError(f"answer {expected!r} is not part of the needle {needle!r}, from which heads copy.")
     if not depths or not all(0 <= depth <= 1 for depth in depths):
         raise ValueError(f"depths must be numbers from 0 to 1, not {depths!r}.")
     scores: list[Float] = []
@@ -127,11 +127,11 @@ def retrieval_score(
     for depth in progress(list(depths), desc="retrieval: prompts"):
         context = _context(needle, _HAYSTACK if haystack is None else haystack, words, depth)
         traced = _ask(model, tokenizer, context, question, template, max_new_tokens)
-        located = _find(traced, wanted)
-        share = _recall(located.answer, wanted)
+        located = _find(traced, expected)
+        share = _recall(located.answer, expected)
         prompts.append({"depth": float(depth), "answer": located.answer, "recall": share})
         if share > recall:
-            scores.append(_copied(traced, located))
+            scores.append(_share_copied(traced, located))
             of = of or attention(traced)
     if of is None:
         answers = "; ".join(f"at {p['depth']:g}: {p['answer'].strip()!r:.80}" for p in prompts)
@@ -148,7 +148,7 @@ def retrieval_score(
         method="retrieval_score",
         warning="" if len(scores) == len(prompts) else f"{len(scores)} of {len(prompts)} prompts answered",
         provenance={
-            "options": {"needle": needle, "question": question, "answer": wanted, "words": words},
+            "options": {"needle": needle, "question": question, "answer": expected, "words": words},
             "model": of.provenance.get("model", ""),
             "paper": PAPER,
             "prompts": prompts,
@@ -178,7 +178,7 @@ def copied_share(trace: Any, needle: str | tuple[int, int]) -> Float:
         >>> aw.statistics.copied_share(trace, "banana").shape
         (30, 9)
     """
-    return _copied(trace, _find(trace, needle))
+    return _share_copied(trace, _find(trace, needle))
 
 
 def _context(needle: str, haystack: str, words: int, depth: float) -> str:
@@ -190,8 +190,8 @@ def _context(needle: str, haystack: str, words: int, depth: float) -> str:
         raise ValueError(f"haystack has {len(available)} words and words={words}: both must be at least 1.")
     text = " ".join((available * (words // len(available) + 1))[:words])
     ends = [0, *(end for _, end in sentence_spans(text))]
-    at = min(ends, key=lambda end: abs(end - depth * len(text)))
-    return " ".join(part for part in (text[:at].strip(), needle.strip(), text[at:].strip()) if part)
+    cut = min(ends, key=lambda end: abs(end - depth * len(text)))
+    return " ".join(part for part in (text[:cut].strip(), needle.strip(), text[cut:].strip()) if part)
 
 
 def _ask(model: Any, tokenizer: Any, context: str, question: str, template: str | None, new: int) -> Any:
@@ -249,14 +249,14 @@ def _positions(text: Text, needle: str, boundary: int) -> tuple[int, ...]:
     )
 
 
-def _recall(said: str, wanted: str) -> float:
-    """Return the share of the wanted words in what the model said (ROUGE-1 recall)."""
-    counts = [Counter(re.findall(r"\w+", text.casefold())) for text in (said, wanted)]
+def _recall(answer: str, expected: str) -> float:
+    """Return the share of the expected words in an answer (ROUGE-1 recall)."""
+    counts = [Counter(re.findall(r"\w+", text.casefold())) for text in (answer, expected)]
     total = sum(counts[1].values())
     return sum((counts[0] & counts[1]).values()) / total if total else 0.0
 
 
-def _copied(trace: Any, needle: _Needle) -> Float:
+def _share_copied(trace: Any, needle: _Needle) -> Float:
     """Return the share of the needle's tokens that each head copied [layer, head]; NaN: no such head."""
     steps = np.arange(needle.boundary, len(needle.ids))
     ids = np.array(needle.ids)

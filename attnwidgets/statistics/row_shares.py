@@ -158,9 +158,9 @@ def source_of(
             f"{function} needs shares, but {source.title} has negative values, which are not a distribution "
             "over keys. Pass a map of attention or of another measure that is not signed."
         )
-    wanted = unit or source.unit
-    source.to(wanted)  # raises for an unknown unit; computes nothing
-    return source, wanted
+    unit = unit or source.unit
+    source.to(unit)  # raises for an unknown unit; computes nothing
+    return source, unit
 
 
 def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[tuple[int, int, Rows]]:

@@ -113,7 +113,7 @@ def sink_importance(
         >>> aw.statistics.sink_importance(trace).shape
         (6, 12, 9)
     """
-    importance, source, _ = _importance(shown, stack, layers, unit, own=True)
+    importance, source, _ = _importance(shown, stack, layers, unit, own_row=True)
     return importance if source.heads is not None else importance[:, 0]
 
 
@@ -149,7 +149,7 @@ def sink_rate(
         >>> 0 <= aw.statistics.sink_rate(trace, position=0) <= 1
         True
     """
-    importance, _, roles = _importance(shown, stack, layers, unit, own=True)
+    importance, _, roles = _importance(shown, stack, layers, unit, own_row=True)
     if not -roles.keys <= position < roles.keys:
         raise IndexError(f"position {position} is out of range: there are elements 0 to {roles.keys - 1}.")
     values = importance[..., position]
@@ -182,9 +182,9 @@ def attention_sinks(
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
         >>> aw.statistics.attention_sinks(trace)[0].label
-        '[SEP]'
+        '[CLS]'
     """
-    importance, source, roles = _importance(shown, stack, layers, unit, own=False)
+    importance, source, roles = _importance(shown, stack, layers, unit, own_row=False)
     enough = _candidates(roles, inside=False) if roles.square else np.ones(roles.keys, bool)
     if not enough.any():
         enough[0] = True
@@ -204,16 +204,16 @@ def attention_sinks(
 
 
 def _importance(
-    shown: Any, stack: str | None, layers: Any, unit: str | None, *, own: bool
+    shown: Any, stack: str | None, layers: Any, unit: str | None, *, own_row: bool
 ) -> tuple[Float, Any, Roles]:
     """Return importance [layer, head, key], the map and its roles; a map without heads counts as one head."""
-    source, wanted = source_of(shown, stack, layers, unit, "sink_importance")
-    roles = Roles(source.to(wanted))
+    source, read_unit = source_of(shown, stack, layers, unit, "sink_importance")
+    roles = Roles(source.to(read_unit))
     heads = 1 if source.heads is None else len(source.heads)
     importance = np.full((len(source.layers), heads, roles.keys), np.nan)
     causal = np.tril(np.ones((roles.queries, roles.keys), bool)) if roles.causal else np.ones((1, 1), bool)
-    for layer, head, rows in by_layer(source, wanted, roles, "attention sinks"):
-        means = _from_others(rows) if roles.square and not own else None
+    for layer, head, rows in by_layer(source, read_unit, roles, "attention sinks"):
+        means = _from_others(rows) if roles.square and not own_row else None
         if means is None:
             means = _mean_over_queries(rows.shares, rows.filled[:, :, None] & causal)
         importance[layer, head : head + len(means)] = means

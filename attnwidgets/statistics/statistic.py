@@ -80,7 +80,8 @@ Raises:
     TypeError: If `shown` is neither a trace nor a map.
 
 Example:
-    >>> trace = aw.trace(*aw.demo_model("encoder"), "It rained all day.", "The cat slept.")
+    >>> model, tokenizer = aw.demo_model("encoder")
+    >>> trace = aw.trace(model, tokenizer, "It rained all day.", text_pair="The cat slept.")
     >>> aw.statistics.{name}(trace).shape
     (6, 12)
 """
@@ -94,7 +95,7 @@ _ORDER = (
 _STATISTICS: dict[str, Statistic] = {}
 
 
-def known(described: Statistic) -> Statistic:
+def register(described: Statistic) -> Statistic:
     """Register a statistic by its name, and return it."""
     _STATISTICS[described.name] = described
     return described
@@ -116,7 +117,7 @@ def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[
         documentation = inspect.cleandoc(measure.__doc__ or "")
         definition = documentation.split("\n", 1)[0]
         scale, high, paper = (_paragraph(documentation, word) for word in ("Range", "High", "Source"))
-        described = known(
+        described = register(
             Statistic(name, title or name.replace("_", " "), definition, scale, high, paper, measure, refusal)
         )
 
@@ -134,7 +135,7 @@ def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[
             reason = refusal(roles)
             if reason:
                 raise ValueError(f"{name} is not defined here: {reason}.")
-            return measured([described], source, unit, roles)[0]
+            return compute([described], source, unit, roles)[0]
 
         of_heads.__annotations__ = dict(OfHeads.__call__.__annotations__)
         of_heads.__doc__ = documentation + _SHARED.format(name=name)
@@ -150,7 +151,7 @@ def _paragraph(documentation: str, word: str) -> str:
     return " ".join(text[1].split()).removesuffix(".") if text else ""
 
 
-def measured(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
+def compute(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
     """Return statistics of a map [statistic, layer, head]; without a head axis if it has none."""
     heads = 1 if source.heads is None else len(source.heads)
     values = np.full((len(statistics), len(source.layers), heads), np.nan)
@@ -184,11 +185,11 @@ def named(names: Any) -> list[Statistic]:
     """
     table = statistics()
     of_maps = [name for name, described in table.items() if described.measure is not None]
-    wanted = of_maps if names is None else [names] if isinstance(names, str) else list(names)
-    for name in wanted:
+    requested = of_maps if names is None else [names] if isinstance(names, str) else list(names)
+    for name in requested:
         if name in table and name not in of_maps:
             raise ValueError(
                 f"statistic {name!r} needs a text of its own: aw.{name}_score(model, tokenizer, ...)."
             )
         require_choice("statistic", name, of_maps)
-    return [table[name] for name in dict.fromkeys(wanted)]
+    return [table[name] for name in dict.fromkeys(requested)]

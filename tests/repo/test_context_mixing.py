@@ -1,4 +1,4 @@
-"""The notebook on context mixing runs, and every number of its prose is one of its outputs."""
+"""The notebook on context mixing runs, and every number in its text appears in its outputs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def executed(root, minilm, tmp_path_factory):
 
 
 def tables(notebook) -> list[list[dict[str, list[float]]]]:
-    """The scorecards that were shown: for each of them, its tables as rows of numbers by name."""
-    shown = [o.data["text/html"] for o in notebooks.outputs(notebook) if "text/html" in o.get("data", {})]
-    found = []
-    for page in (page for page in shown if "<table" in page):
+    """The displayed scorecards: for each, its tables as rows of numbers by name."""
+    pages = [o.data["text/html"] for o in notebooks.outputs(notebook) if "text/html" in o.get("data", {})]
+    scorecards = []
+    for page in (page for page in pages if "<table" in page):
         metrics = []
         for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
             rows = re.findall(r"<tr><th scope='row'[^>]*>(.*?)</th>(.*?)</tr>", table, re.DOTALL)
             metrics.append(
                 {name: [float(n) for n in re.findall(r">([\d.]+)</td>", row)] for name, row in rows}
             )
-        found.append(metrics)
-    return found
+        scorecards.append(metrics)
+    return scorecards
 
 
 def test_its_sentences_are_those_of_blimp_with_the_same_marks(root, shared):
@@ -64,7 +64,7 @@ def test_the_numbers_of_one_sentence_are_those_of_the_prose(executed):
     assert re.search(r"\[CLS\] 0\.90 ▇", notebooks.printed(executed))
     tokens = ["[CLS]", "the", "sketch", "of", "those", "trucks", "[MASK]"]
     (row,) = tables(executed)[0]
-    said = {
+    stated = {
         ("attention", "[CLS]"): 0.90,
         ("attention norm (res ln)", "[MASK]"): 0.82,
         ("attention norm (res ln)", "[CLS]"): 0.05,
@@ -73,7 +73,7 @@ def test_the_numbers_of_one_sentence_are_those_of_the_prose(executed):
         ("value zeroing", "trucks"): 0.29,
         ("value zeroing", "sketch"): 0.09,
     }
-    assert {place: row[place[0]][tokens.index(place[1])] for place in said} == said
+    assert {(name, token): row[name][tokens.index(token)] for name, token in stated} == stated
     assert sorted(row["value zeroing"])[-3:] == [0.09, 0.29, 0.44]
 
 
@@ -84,10 +84,10 @@ def test_the_last_layer_is_as_the_prose_has_it(minilm):
     card = aw.evaluate.example_scores(*minilm, sentence, layer=5)
     for method, leaders in (("attention", 1), ("rollout", 1)):
         order = card.of(method)[0, 0].argsort()[::-1]
-        assert [card.x[place] for place in order[:leaders]] == ["[CLS]"]
+        assert [card.x[index] for index in order[:leaders]] == ["[CLS]"]
     order = card.of("value_zeroing")[0, 0].argsort()[::-1]
     assert card.x[order[0]] == "[MASK]"
-    assert {card.x[place] for place in order[1:3]} == {"sketch", "alan"}
+    assert {card.x[index] for index in order[1:3]} == {"sketch", "alan"}
     assert card.x[order[3]] == "trucks"
 
 

@@ -1,4 +1,4 @@
-"""The README, the documentation and the quickstart notebook do what they say."""
+"""The README, the documentation and the quickstart notebook are correct."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
 
 def test_the_reference_is_what_the_docstrings_say(root):
     page = runpy.run_path(str(root / "docs" / "make_reference.py"))["page"]()
-    assert (root / "docs" / "reference.md").read_text() == page, "make reference writes it anew"
+    assert (root / "docs" / "reference.md").read_text() == page, "run make reference"
 
 
 def test_the_architectures_folders_are_those_there_are(root):
@@ -51,7 +51,7 @@ def test_the_architectures_folders_are_those_there_are(root):
     }
     assert [str(name) for name in packages if name.parts and f"`{name.name}/`" not in page] == []
     contributing = (root / "CONTRIBUTING.md").read_text()
-    neighbours = re.findall(r"`([\w/]+\.(?:py|ts))`", page + contributing)
+    names = re.findall(r"`([\w/]+\.(?:py|ts))`", page + contributing)
     files = {
         path.as_posix()
         for path in [
@@ -60,7 +60,7 @@ def test_the_architectures_folders_are_those_there_are(root):
             *root.glob("js/src/**/*.ts"),
         ]
     }
-    assert [name for name in neighbours if not any(path.endswith(f"/{name}") for path in files)] == []
+    assert [name for name in names if not any(path.endswith(f"/{name}") for path in files)] == []
 
 
 def test_the_table_of_views_has_a_row_for_every_view(root):
@@ -79,8 +79,8 @@ def test_every_methods_paper_is_among_those_to_cite(root):
 
 
 def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
+    """With those of docs/views.md, which continues the README's."""
     monkeypatch.chdir(tmp_path)
-    """Those of docs/views.md too, which begins where the README ends."""
     text = (root / "README.md").read_text() + (root / "docs" / "views.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 7
@@ -131,7 +131,7 @@ def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
 
 def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     text = notebooks.printed(executed)
-    # Head 0.2 looks at the token before; the prose says so, and that [CLS] draws over half from layer 1 to 4.
+    # The text says that head 0.2 attends to the previous token, and [CLS] gets over half from layer 1 to 4.
     assert "head 0.2, attention to the token before: 1.00" in text
     assert "layer 4: 0.63" in text
     assert "electro" in text

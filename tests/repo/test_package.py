@@ -1,4 +1,4 @@
-"""What holds for the whole package: what an import costs, what is public, what the bundle weighs."""
+"""The whole package: cost of an import, public names, size of the bundle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attnwidgets.views.wire.stub import COMMON_PARTS
 
 
 def imported_by(statement: str) -> set[str]:
-    """The top-level modules that a fresh interpreter holds after a statement."""
+    """Return the top-level modules of a fresh interpreter after a statement."""
     probe = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     return set(done.stdout.split())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnwidgets.sae import locate
-from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, counted
+from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, read_states
 from attnwidgets.sae.corpus import Corpus
 from attnwidgets.tracing.hooks.hook_point import hook_points_of_blocks
 from tests.tracing import tiny
@@ -91,7 +91,7 @@ def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared()
     together = locate._states(model, corpus, places)
     assert len(together) == len(places) > 9
     for place in places:
-        alone = torch.cat([states for states, _ in counted(model, corpus, place)])
+        alone = torch.cat([states for states, _ in read_states(model, corpus, place)])
         assert torch.equal(together[place.name], alone), place.name
 
 

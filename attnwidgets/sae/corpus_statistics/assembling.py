@@ -27,7 +27,7 @@ DIRECTIONS = ("near", "near.cosine", "promoted", "promoted.effect", "suppressed"
 """Arrays about the features' directions; without an unembedding only the first two."""
 
 
-def assembled(
+def assemble(
     tally: Tally,
     features: Sequence[int],
     directions: Mapping[str, NDArray[Any]],
@@ -78,7 +78,7 @@ def assembled(
     return FeatureStats(arrays, facts, warning=warning, **common)
 
 
-def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
+def merge(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
     """Return the statistics of a corpus from those of its parts; see `FeatureStats.merge`."""
     first: FeatureStats | None = None
     tally: Tally | None = None
@@ -90,7 +90,7 @@ def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
     for number, item in enumerate(parts):
         part = _part(item, number, first)
         arrays = part.to_description()[1]
-        part_tally = _restored(part, arrays)
+        part_tally = _restore_tally(part, arrays)
         if first is None or tally is None:
             first, tally = part, part_tally
             directions = {name: arrays[name] for name in DIRECTIONS if name in arrays}
@@ -109,7 +109,7 @@ def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
         return [pieces[str(number)] for number in ids], scheme
 
     common = first._common() | {"names": names, "trace_id": ""}  # noqa: SLF001 - same class
-    return assembled(
+    return assemble(
         tally,
         first.features,
         directions,
@@ -140,7 +140,7 @@ def _part(item: Any, number: int, first: FeatureStats | None) -> FeatureStats:
     return part
 
 
-def _restored(part: FeatureStats, arrays: Mapping[str, NDArray[Any]]) -> Tally:
+def _restore_tally(part: FeatureStats, arrays: Mapping[str, NDArray[Any]]) -> Tally:
     options = part.facts["about"]["options"]
     before, after = options["window"]
     names = ("examples", "per_interval", "seed")

@@ -146,11 +146,11 @@ class ShardCounter:
         corpus = self.corpus(progress(shard.texts, f"feature statistics, {shard.name}"))
         with borrowed(self.model) as twin:
             for windows in _chunks(corpus, len(self.request.features)):
-                tally.add(self._encoded(twin, corpus, windows))
+                tally.add(self._encode(twin, corpus, windows))
         tally.texts = len(shard.texts)
         return tally.state()
 
-    def _encoded(self, model: nn.Module, corpus: Corpus, windows: list[Window]) -> Chunk:
+    def _encode(self, model: nn.Module, corpus: Corpus, windows: list[Window]) -> Chunk:
         """Return windows with the features' activations on all of their tokens."""
         hook_point, features = self.request.hook_point, self.request.features
         sizes = [len(window.ids) for window in windows]

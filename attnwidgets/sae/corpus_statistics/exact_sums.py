@@ -49,8 +49,5 @@ def carry(sums: NDArray[np.int64]) -> None:
 
 def to_floats(sums: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the sums [row] in float64, rounded once."""
-    return np.array([_whole(digits) / 2**_LOWEST for digits in sums.tolist()], dtype=np.float64)
-
-
-def _whole(digits: list[int]) -> int:
-    return sum(digit << (_BITS * place) for place, digit in enumerate(digits))
+    integers = (sum(digit << (_BITS * i) for i, digit in enumerate(digits)) for digits in sums.tolist())
+    return np.array([integer / 2**_LOWEST for integer in integers], dtype=np.float64)

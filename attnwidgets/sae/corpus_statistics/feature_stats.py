@@ -18,7 +18,7 @@ from attnwidgets._selecting import pick
 from attnwidgets._shards import Finished, run_shards
 from attnwidgets.sae.check import hook_point_of
 from attnwidgets.sae.corpus import CONTEXT
-from attnwidgets.sae.corpus_statistics.assembling import assembled
+from attnwidgets.sae.corpus_statistics.assembling import assemble
 from attnwidgets.sae.corpus_statistics.checkpoint import Checkpoint
 from attnwidgets.sae.corpus_statistics.counting import CountRequest, Shard, ShardCounter, shards_in, shards_of
 from attnwidgets.sae.corpus_statistics.directions import logit_effects, nearest
@@ -185,7 +185,7 @@ def feature_stats(
             count = number + 1
     if not tally.tokens:
         raise ValueError("texts contain no token that counts; pass at least one text of several words.")
-    stats = assembled(
+    stats = assemble(
         tally,
         chosen,
         nearest(sae, chosen, neighbours) | logit_effects(sae, chosen, reader.model, hook_point, ids, logits),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class FeatureStats(Explanation):
     """
 
     kind = "FeatureStats"
+    axis_names = ("feature",)
     facts: Mapping[str, Any]
     names: dict[int, str]
     _arrays: dict[str, NDArray[Any]]
@@ -115,9 +117,9 @@ class FeatureStats(Explanation):
                 (the message says which) or by an earlier version, or if there is no part.
             TypeError: If a part is something else.
         """
-        from attnwidgets.sae.corpus_statistics.assembling import merged
+        from attnwidgets.sae.corpus_statistics.assembling import merge
 
-        return merged(parts)
+        return merge(parts)
 
     # Required of every explanation.
 
@@ -125,11 +127,6 @@ class FeatureStats(Explanation):
     def shape(self) -> tuple[int, ...]:
         """(number of features counted,)."""
         return (len(self._arrays["features"]),)
-
-    @property
-    def axis_names(self) -> tuple[str, ...]:
-        """("feature",)."""
-        return ("feature",)
 
     @property
     def values(self) -> Array:
@@ -226,7 +223,7 @@ class FeatureStats(Explanation):
         ids = tuple(int(number) for number in fields["ids"][inside])
         return Example(
             activation=float(fields["value"]),
-            tokens=self._spelled(ids),
+            tokens=self._display_strings(ids),
             activations=tuple(float(value) for value in fields["activations"][inside]),
             at=int(np.flatnonzero(inside == self.facts["before"])[0]),
             ids=ids,
@@ -234,7 +231,7 @@ class FeatureStats(Explanation):
             place=int(fields["place"]),
         )
 
-    def _spelled(self, ids: Iterable[int]) -> tuple[str, ...]:
+    def _display_strings(self, ids: Iterable[int]) -> tuple[str, ...]:
         """Return display strings of consecutive tokens."""
         numbers = list(ids)
         special = set(self.facts["special"])
@@ -247,7 +244,7 @@ class FeatureStats(Explanation):
             return ()
         ids, effects = self._arrays[which][row], self._arrays[f"{which}.effect"][row]
         return tuple(
-            LogitEffect(self._spelled([int(number)])[0], float(effect), int(number))
+            LogitEffect(self._display_strings([int(number)])[0], float(effect), int(number))
             for number, effect in zip(ids, effects, strict=True)
         )
 
@@ -298,7 +295,9 @@ class FeatureStats(Explanation):
         a = self._arrays
         ids = a["top.ids"][:, 0, self.facts["before"]]
         spelled = {
-            int(number): self._spelled([int(number)])[0] for number in np.unique(ids) if number != NONE
+            int(number): self._display_strings([int(number)])[0]
+            for number in np.unique(ids)
+            if number != NONE
         }
         alive = a["top.text"][:, 0] != NONE
         return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
@@ -347,12 +346,9 @@ class FeatureStats(Explanation):
         return figure
 
     def _png(self) -> dict[str, Any]:
-        import base64
-        import io
+        from attnwidgets.figures.drawing import rendered
 
-        stream = io.BytesIO()
-        self.plot().savefig(stream, format="png", dpi=100)
-        return {"image/png": base64.b64encode(stream.getvalue()).decode("ascii")}
+        return {"image/png": base64.b64encode(rendered(self.plot(), dpi=100)).decode("ascii")}
 
 
 _EXAMPLE = ("value", "text", "place", "ids", "activations")

@@ -99,14 +99,14 @@ class FeatureSummary:
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
-        contexts = "; ".join("".join(_marked(example)) for example in self.top[:3])
+        contexts = "; ".join("".join(_mark(example)) for example in self.top[:3])
         return (
             f"<feature {self.feature}{name}: fires on {self.density:.3%} of tokens, up to "
             f"{self.maximum:.3g}; {contexts}>"
         )
 
 
-def _marked(example: Example) -> list[str]:
+def _mark(example: Example) -> list[str]:
     """Return an example's central token in brackets, with a few tokens on either side."""
     near = range(max(example.at - 3, 0), min(example.at + 3, len(example.tokens)))
     return [f"[{example.tokens[i]}]" if i == example.at else f" {example.tokens[i]} " for i in near]

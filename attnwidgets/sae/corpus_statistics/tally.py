@@ -264,7 +264,7 @@ def _identities(chunk: Chunk) -> NDArray[np.uint64]:
         spread = position * np.uint64(_MULTIPLIERS[0])
         # The hash of a window is the sum of the hashes of its tokens and their positions.
         windows = np.add.reduceat(
-            _mixed(chunk.ids.astype(np.uint64) * np.uint64(_MULTIPLIERS[1]) + spread), first
+            _mix(chunk.ids.astype(np.uint64) * np.uint64(_MULTIPLIERS[1]) + spread), first
         )
         identities: NDArray[np.uint64] = np.repeat(windows, sizes) + spread
     return identities
@@ -273,11 +273,11 @@ def _identities(chunk: Chunk) -> NDArray[np.uint64]:
 def _priority(identities: NDArray[np.uint64], features: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
     """Return a pseudo-random number from 0 to 1 for every token and feature, determined by the seed."""
     with np.errstate(over="ignore"):
-        x = _mixed(identities + np.uint64(seed)) + features.astype(np.uint64) * np.uint64(_MULTIPLIERS[1])
-    return (_mixed(x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        x = _mix(identities + np.uint64(seed)) + features.astype(np.uint64) * np.uint64(_MULTIPLIERS[1])
+    return (_mix(x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return hashed numbers (splitmix64): every bit depends on all bits of the input."""
     with np.errstate(over="ignore"):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MULTIPLIERS[2])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._selecting import listed
 from attnwidgets.sae.formats.files import (
+    LINEAR,
     SAEFormatError,
     jumprelu,
     read_json,
@@ -30,22 +31,16 @@ if TYPE_CHECKING:
 _WEIGHTS, _CONFIG = "ae.pt", "config.json"
 
 
-_LINEAR = {"W_enc": "encoder.weight", "W_dec": "decoder.weight"}
-_TOP_K = {**_LINEAR, "b_dec": "b_dec", "b_enc": "encoder.bias"}
 # Chosen over a batch in training, by one threshold afterwards; an unset one (-1) lets all pass.
-_BATCH_TOP_K = ({**_TOP_K, "threshold": "threshold"}, {"architecture": "jumprelu"})
+_BATCH_TOP_K = (LINEAR | {"b_dec": "b_dec", "threshold": "threshold"}, {"architecture": "jumprelu"})
+_GATED = {"W_enc": "encoder.weight", "W_dec": "decoder.weight", "b_dec": "decoder_bias"}
+_GATED |= {"r_mag": "r_mag", "b_gate": "gate_bias", "b_mag": "mag_bias"}
 # Names of the weights in the file, and options of the SAE, by class.
 _CLASSES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
-    "AutoEncoder": ({**_LINEAR, "b_dec": "bias", "b_enc": "encoder.bias"}, {}),
-    "AutoEncoderNew": (
-        {**_LINEAR, "b_dec": "decoder.bias", "b_enc": "encoder.bias"},
-        {"apply_b_dec_to_input": False},
-    ),
-    "GatedAutoEncoder": (
-        {**_LINEAR, "b_dec": "decoder_bias", "r_mag": "r_mag", "b_gate": "gate_bias", "b_mag": "mag_bias"},
-        {"architecture": "gated"},
-    ),
-    "AutoEncoderTopK": (_TOP_K, {"architecture": "topk"}),
+    "AutoEncoder": (LINEAR | {"b_dec": "bias"}, {}),
+    "AutoEncoderNew": (LINEAR, {"apply_b_dec_to_input": False}),
+    "GatedAutoEncoder": (_GATED, {"architecture": "gated"}),
+    "AutoEncoderTopK": (LINEAR | {"b_dec": "b_dec"}, {"architecture": "topk"}),
     "BatchTopKSAE": _BATCH_TOP_K,
     "MatryoshkaBatchTopKSAE": _BATCH_TOP_K,
 }
@@ -64,7 +59,7 @@ def from_weights(name: str, tensors: Mapping[str, Tensor], trainer: Mapping[str,
         names, options = _CLASSES[name]
         if "W_enc" in tensors and options.get("architecture") == "jumprelu":
             names = {weight: weight for weight in names}
-        weights = sae_weights(tensors, path, **names) | options
+        weights = sae_weights(tensors, path, names) | options
     else:
         raise SAEFormatError(
             f"{str(path)!r} holds a {name} of dictionary_learning, which is not supported; supported are "

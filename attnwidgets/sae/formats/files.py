@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+LINEAR = {
+    "W_enc": "encoder.weight",
+    "W_dec": "decoder.weight",
+    "b_enc": "encoder.bias",
+    "b_dec": "decoder.bias",
+}
+"""Names of the weights in files of SAEs that are made of two nn.Linear."""
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -102,7 +109,7 @@ def take(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
     return tensors[name]
 
 
-def sae_weights(tensors: Mapping[str, Tensor], path: Path, **names: str) -> dict[str, Any]:
+def sae_weights(tensors: Mapping[str, Tensor], path: Path, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the weights of an SAE from tensors with other names.
 
     Weights of nn.Linear, which end in ".weight", are stored [output, input] and are transposed.
@@ -110,7 +117,7 @@ def sae_weights(tensors: Mapping[str, Tensor], path: Path, **names: str) -> dict
     Args:
         tensors: Tensors by their names in the file.
         path: The file, for messages.
-        names: Name in the file of each weight.
+        names: Name of each weight in the file.
 
     Raises:
         SAEFormatError: If a tensor is missing.

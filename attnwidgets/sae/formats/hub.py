@@ -33,18 +33,18 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     prefix = f"{sae_id.strip('/')}/" if sae_id else ""
-    wanted = sorted({prefix + file for reader in readers for file in (*reader.files, *reader.optional)})
+    file_names = sorted({prefix + file for reader in readers for file in (*reader.files, *reader.optional)})
     try:
         files = HfApi().list_repo_files(name, revision=revision)
-        if not any(file in files for file in wanted):
+        if not any(file in files for file in file_names):
             where = f"in its folder {sae_id!r}" if sae_id else "in its top folder"
             remedy = offer(files, readers) or f" The known formats are: {known}."
             raise FileNotFoundError(f"hub repository {name!r} contains no SAE {where}.{remedy}")
-        root = snapshot_download(name, revision=revision, allow_patterns=wanted)
+        root = snapshot_download(name, revision=revision, allow_patterns=file_names)
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         if isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
             raise
-        cached = _cached(name, revision, wanted, snapshot_download)
+        cached = _cached_folder(name, revision, file_names, snapshot_download)
         if cached is None:
             raise FileNotFoundError(
                 f"path {name!r} does not exist here and could not be downloaded from the hub ({error}). Pass "
@@ -54,10 +54,10 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
     return Path(root) / sae_id
 
 
-def _cached(name: str, revision: str | None, wanted: list[str], fetch: Any) -> str | None:
+def _cached_folder(name: str, revision: str | None, file_names: list[str], fetch: Any) -> str | None:
     """Return the folder of an earlier download, for when the hub cannot be reached."""
     try:
-        root = str(fetch(name, revision=revision, allow_patterns=wanted, local_files_only=True))
+        root = str(fetch(name, revision=revision, allow_patterns=file_names, local_files_only=True))
     except (OSError, ValueError):
         return None
-    return root if any((Path(root) / file).is_file() for file in wanted) else None
+    return root if any((Path(root) / file).is_file() for file in file_names) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnwidgets.sae.formats.files import (
+    LINEAR,
     SAEFormatError,
     read_json,
     read_safetensors,
@@ -39,14 +40,7 @@ def _read(folder: Path) -> SAE:
     norm = setting(setting(config, "dataset_average_activation_norm", path), "in", path)
     scale = setting(config, "d_model", path) ** 0.5 / norm
     return SAE(
-        **sae_weights(
-            read_safetensors(weights_path),
-            weights_path,
-            W_enc="encoder.weight",
-            W_dec="decoder.weight",
-            b_dec="decoder.bias",
-            b_enc="encoder.bias",
-        ),
+        **sae_weights(read_safetensors(weights_path), weights_path, LINEAR),
         architecture="jumprelu",
         threshold=setting(config, "jump_relu_threshold", path) * scale,
         apply_b_dec_to_input=False,

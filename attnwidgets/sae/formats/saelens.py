@@ -57,15 +57,8 @@ _REFUSED = {
 _DROPPED = ("scaling_factor", "finetuning_scaling_factor")
 # Entries of older, flat configurations that version 6 keeps as metadata.
 _METADATA = (
-    "model_name",
-    "hook_name",
-    "hook_name_out",
-    "hook_head_index",
-    "prepend_bos",
-    "exclude_special_tokens",
-    "context_size",
-    "dataset_path",
-    "neuronpedia_id",
+    *("model_name", "hook_name", "hook_name_out", "hook_head_index", "prepend_bos"),
+    *("exclude_special_tokens", "context_size", "dataset_path", "neuronpedia_id"),
     "model_from_pretrained_kwargs",
 )
 _VERSION = "6.0.0"  # of saved files
@@ -146,7 +139,7 @@ def from_parts(
         raise SAEFormatError(f"{str(path)!r}: normalize_activations={normalisation!r} is not supported.")
     extras = dict(metadata.get("attnwidgets") or {})
     sae = SAE(
-        **sae_weights(tensors, path, **{name: name for name in WEIGHTS if name in (*WEIGHTS[:3], *tensors)}),
+        **sae_weights(tensors, path, {name: name for name in WEIGHTS if name in (*WEIGHTS[:3], *tensors)}),
         architecture=architecture,
         k=int(setting(config, "k", path)) if architecture == "topk" else None,
         apply_b_dec_to_input=config.get("apply_b_dec_to_input", True),
@@ -173,12 +166,12 @@ def _plain(weights: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.T
     for name in _DROPPED:
         if name in weights and not torch.allclose(weights[name], torch.ones_like(weights[name])):
             raise SAEFormatError(f"{str(path)!r}: the SAE has a finetuned scale ({name}); not supported.")
-    kept = {name: tensor for name, tensor in weights.items() if name not in _DROPPED}
-    if unknown := sorted(set(kept) - {*WEIGHTS, "log_threshold"}):
+    tensors = {name: tensor for name, tensor in weights.items() if name not in _DROPPED}
+    if unknown := sorted(set(tensors) - {*WEIGHTS, "log_threshold"}):
         raise SAEFormatError(f"{str(path)!r}: the weights contain {', '.join(unknown)}, which are unknown.")
-    if "log_threshold" in kept:  # a JumpReLU SAE in training
-        kept.setdefault("threshold", kept.pop("log_threshold").exp())
-    return widened(kept)
+    if "log_threshold" in tensors:  # a JumpReLU SAE in training
+        tensors.setdefault("threshold", tensors.pop("log_threshold").exp())
+    return widened(tensors)
 
 
 def fold(sae: SAE, input_scale: float | None, what: str, remedy: str, *, stacklevel: int) -> SAE:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from attnwidgets.sae.formats.files import (
+    LINEAR,
     SAEFormatError,
     read_json,
     read_safetensors,
@@ -40,14 +41,7 @@ def _read(folder: Path) -> SAE:
         raise SAEFormatError(f"{str(weights_path)!r} has no decoder (W_dec); it is only half of an SAE.")
     hookpoint = folder.resolve().name
     return SAE(
-        **sae_weights(
-            tensors,
-            weights_path,
-            W_enc="encoder.weight",
-            W_dec="W_dec",
-            b_dec="b_dec",
-            b_enc="encoder.bias",
-        ),
+        **sae_weights(tensors, weights_path, LINEAR | {"W_dec": "W_dec", "b_dec": "b_dec"}),
         architecture="topk",
         k=int(setting(config, "k", path)),
         site=hookpoint if _HOOKPOINT.fullmatch(hookpoint) else "",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -35,7 +36,6 @@ from attnwidgets.tracing.recording.inputs import special_ids, text_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from torch import Tensor, nn
     from typing_extensions import Self
@@ -116,28 +116,32 @@ def steer(
     if not (positions is None or isinstance(positions, int | slice | str)):
         positions = tuple(positions)
     hook_point = hook_point_of(sae, inner, site)
-    skipped = _skipped(skip_special)
+    skipped = _skipped_ids(skip_special)
     return Steering(model, inner, sae, features, scales, mode, hook_point, positions, skipped)
 
 
+@dataclass(eq=False, repr=False)
 class Steering:
-    """Steers a model while a `with` block runs; returned by `aw.steer`."""
+    """Steers a model while a `with` block runs; returned by `aw.steer`.
 
-    def __init__(
-        self,
-        given: Any,
-        model: nn.Module,
-        sae: SAE,
-        features: tuple[int, ...],
-        values: Tensor | None,
-        mode: Mode,
-        hook_point: HookPoint,
-        positions: Positions,
-        skip: frozenset[int],
-    ) -> None:
-        self.sae, self.features, self.mode, self.site = sae, features, mode, hook_point
-        self._given, self._model = given, model
-        self._values, self._positions, self._skip = values, positions, skip
+    Attributes:
+        sae: The SAE.
+        features: The features it changes.
+        mode: How it changes them; see `aw.steer`.
+        site: The hook point it changes.
+    """
+
+    _wrapped: Any
+    _model: nn.Module
+    sae: SAE
+    features: tuple[int, ...]
+    _values: Tensor | None
+    mode: Mode
+    site: HookPoint
+    _positions: Positions
+    _skip: frozenset[int]
+
+    def __post_init__(self) -> None:
         self._stack = ExitStack()
         self._change: Tensor | None = None
         self._watch: PassWatch | None = None
@@ -147,24 +151,22 @@ class Steering:
         if self._hook is not None:
             raise RuntimeError("this steering is already active; make another one with aw.steer.")
         try:
-            own = self._stack.enter_context(own_calls())
-            self._stack.enter_context(own_uncompiled(self._model, own))
-            if self._given is not self._model:
+            is_own = self._stack.enter_context(own_calls())
+            self._stack.enter_context(own_uncompiled(self._model, is_own))
+            if self._wrapped is not self._model:
                 # The wrapper of a compiled model ignores hooks added after compilation.
                 self._stack.enter_context(torch.compiler.set_stance("force_eager"))
-            self._watch = PassWatch(self._model, self.site, own)
+            self._watch = PassWatch(self._model, self.site, is_own)
             self._stack.callback(self._watch.remove)
             # First, so that other hooks at this point see steered states.
-            self._hook = Hook(self._model, self.site, self._steered, first=True, own=own)
+            self._hook = Hook(self._model, self.site, self._steer, first=True, own=is_own)
             self._stack.callback(self._hook.remove)
         except BaseException:
             self._stack.close()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         hook, watch = self._hook, self._watch
         self._hook = self._watch = None
         self._stack.close()
@@ -182,7 +184,7 @@ class Steering:
         settings = (self.features, values, self.mode, self._positions, sorted(self._skip))
         return f"{sae_fingerprint(self.sae)} {settings!r}"
 
-    def _steered(self, states: Tensor) -> Tensor:
+    def _steer(self, states: Tensor) -> Tensor:
         require_width(self.sae, states.shape[-1], self.site, self._model)
         if self._watch is None:  # the hook exists only while the block runs
             raise AssertionError
@@ -191,7 +193,7 @@ class Steering:
         if not h.numel():
             self._change = None
             return states
-        change = self._changed(h).to(states)
+        change = self._state_change(h).to(states)
         length = h.detach().float().norm(dim=-1)
         self._change = change.detach().float().norm(dim=-1) / length.clamp_min(
             torch.finfo(torch.float32).tiny
@@ -202,7 +204,7 @@ class Steering:
         steered[chosen] = h + change
         return steered
 
-    def _changed(self, h: Tensor) -> Tensor:
+    def _state_change(self, h: Tensor) -> Tensor:
         """Return the change of states [..., width]."""
         sae, features = self.sae, list(self.features)
         target = None if self._values is None else self._values.to(sae.W_enc)
@@ -292,7 +294,7 @@ def _maxima(sae: SAE, features: tuple[int, ...], maximum: Any) -> Tensor:
     return torch.ones(len(features), dtype=torch.float64)
 
 
-def _skipped(skip: Any) -> frozenset[int]:
+def _skipped_ids(skip: Any) -> frozenset[int]:
     if skip is None or skip is False:
         return frozenset()
     tokenizer = text_tokenizer(skip)

@@ -61,36 +61,19 @@ class Steered:
     Args:
         trace: A trace with its model.
         sae: An SAE of that model.
-        maximum: See `aw.steer`.
-        positions: See `aw.steer`.
-        skip_special: See `aw.steer`.
-        site: See `aw.steer`.
         sentences: Texts to compare this one with, for models without predictions.
         max_new_tokens: Number of tokens to generate.
+        options: maximum, positions, skip_special and site, as for `aw.steer`.
     """
 
     def __init__(
-        self,
-        trace: Trace,
-        sae: SAE,
-        *,
-        maximum: Any,
-        positions: Any,
-        skip_special: Any,
-        site: str | None,
-        sentences: Sequence[str],
-        max_new_tokens: int,
+        self, trace: Trace, sae: SAE, *, sentences: Sequence[str], max_new_tokens: int, **options: Any
     ) -> None:
         self.trace, self.sae, self.sentences = trace, sae, tuple(sentences)
         self.max_new_tokens = max_new_tokens
-        self._options = {
-            "maximum": maximum,
-            "positions": positions,
-            "skip_special": skip_special,
-            "site": site,
-        }
+        self._options = options
         self._model = unwrap(trace.model)
-        self._hook_point = hook_point_of(sae, self._model, site)
+        self._hook_point = hook_point_of(sae, self._model, options["site"])
         self._tokenizer = own_tokenizer(text_tokenizer(trace.tokenizer))
         self._kept: dict[str, Any] = {}
 
@@ -208,11 +191,11 @@ class Steered:
     def _likeness(self, model: Any) -> NDArray[Any]:
         """Return the cosine of the text with every sentence; sentences are not steered."""
         if "embedded" not in self._kept:
-            self._kept["embedded"] = self._embedded_sentences(model)
-        text = _pooled(model(**self._inputs()), self.trace.inputs.get("attention_mask"))
+            self._kept["embedded"] = self._embed_sentences(model)
+        text = _mean_state(model(**self._inputs()), self.trace.inputs.get("attention_mask"))
         return (self._kept["embedded"] @ text[0]).float().cpu().numpy()
 
-    def _embedded_sentences(self, model: Any) -> Tensor:
+    def _embed_sentences(self, model: Any) -> Tensor:
         embeddings = []
         for start in progress(range(0, len(self.sentences), _BATCH), "reading sentences"):
             batch = self._tokenizer(
@@ -221,7 +204,7 @@ class Steered:
                 truncation=True,
                 return_tensors="pt",
             ).to(self._device)
-            embeddings.append(_pooled(model(**batch), batch["attention_mask"]))
+            embeddings.append(_mean_state(model(**batch), batch["attention_mask"]))
         return torch.cat(embeddings)
 
     def _text(self, model: Any) -> str:
@@ -248,7 +231,7 @@ class _Steps:
         """Do nothing; required of a streamer."""
 
 
-def _pooled(outputs: Any, mask: Tensor | None) -> Tensor:
+def _mean_state(outputs: Any, mask: Tensor | None) -> Tensor:
     """Return the mean state of a text's tokens, normalised to length one [text, width]."""
     states = getattr(outputs, "last_hidden_state", None)
     if states is None:

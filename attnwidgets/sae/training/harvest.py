@@ -16,7 +16,7 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
-from attnwidgets.sae.corpus import batches, by_token, counts_mask
+from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.dependencies import require_same
 from attnwidgets.sae.texts import Digest, text_of
 from attnwidgets.tracing.hooks.hook import reading
@@ -113,13 +113,13 @@ def harvest(
         ValueError: If a state is NaN or infinite, no token counts, or the folder contains states of something
             else.
     """
-    stored = _stored(corpus, folder, about)
+    stored = _load_stored(corpus, folder, about)
     if stored is not None:
         return stored
     path = folder / _STATES
     digest = Digest()
     try:
-        states = _written(model, corpus, hook_point, path, max_tokens, digest)
+        states = _write_states(model, corpus, hook_point, path, max_tokens, digest)
         described = json.dumps({
             "about": about,
             "tokens": states.tokens,
@@ -146,7 +146,7 @@ def harvest(
     return states
 
 
-def _stored(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
+def _load_stored(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
     """Return the states of an earlier run if complete; raise ValueError if they are of something else."""
     if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
         return None
@@ -171,7 +171,7 @@ def _same_texts(corpus: Corpus, count: int, digest: str, *, ended: bool) -> bool
     return str(read_texts) == digest and not (ended and next(texts, None) is not None)
 
 
-def _written(
+def _write_states(
     model: nn.Module,
     corpus: Corpus,
     hook_point: HookPoint,
@@ -186,8 +186,7 @@ def _written(
     window_batches = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens, digest)
     with path.open("wb") as file, reading(model, hook_point) as read, closing(window_batches):
         for windows, is_held_out in window_batches:
-            states = by_token(read(**corpus.inputs(windows)), windows)
-            states = states[counts_mask(windows, states.shape[1], states.device)].float().cpu()
+            states = counted_states(read(**corpus.inputs(windows)), windows).float().cpu()
             if not bool(torch.isfinite(states).all()):
                 raise ValueError(
                     f"states at {hook_point.name!r} are NaN or infinite; check the model's weights and "

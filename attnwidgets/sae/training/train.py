@@ -107,17 +107,17 @@ def train(
         prints = fingerprint_of(inner), tokenizer_fingerprint(corpus.tokenizer)
         held_out = "windows" if by_windows(texts) else "texts"
         about = states_about(prints, corpus, hook_point, max_tokens=max_tokens, held_out=held_out)
-    kept = None if checkpoint is None else Path(checkpoint)
+    checkpoint_folder = None if checkpoint is None else Path(checkpoint)
     with ExitStack() as stack:
-        if kept is None:
+        if checkpoint_folder is None:
             temporary = tempfile.TemporaryDirectory(dir=folder, prefix="attnwidgets-")
             states_folder = Path(stack.enter_context(temporary))
         else:
-            states_folder = kept
-            kept.mkdir(exist_ok=True)
+            states_folder = checkpoint_folder
+            checkpoint_folder.mkdir(exist_ok=True)
         with borrowed(inner) as twin:
             states = harvest(twin, corpus, hook_point, states_folder, max_tokens=max_tokens, about=about)
-        if kept is None:
+        if checkpoint_folder is None:
             stack.callback(states.remove)
         if states.tokens < batch_size:
             states.remove()
@@ -132,20 +132,20 @@ def train(
                 "texts), and there are fewer. Pass more texts."
             )
         run = Run(plan, states, torch.device(device) if device else _device(inner), about)
-        run.resume(kept)
+        run.resume(checkpoint_folder)
         try:
-            finished = run.train(kept)
+            finished = run.train(checkpoint_folder)
         except TrainingDivergedError as error:
-            _described(error.sae, inner, hook_point, corpus)
+            _describe(error.sae, inner, hook_point, corpus)
             raise
-        sae = _described(run.sae(), inner, hook_point, corpus)
-        if kept is not None and finished:
+        sae = _describe(run.sae(), inner, hook_point, corpus)
+        if checkpoint_folder is not None and finished:
             states.remove()
-            (kept / STATE).unlink(missing_ok=True)
+            (checkpoint_folder / STATE).unlink(missing_ok=True)
     return sae
 
 
-def _described(sae: SAE, model: nn.Module, hook_point: HookPoint, corpus: Corpus) -> SAE:
+def _describe(sae: SAE, model: nn.Module, hook_point: HookPoint, corpus: Corpus) -> SAE:
     """Return an SAE with its hook point, model and metadata filled in."""
     name = getattr(getattr(model, "config", None), "name_or_path", "")
     sae.site = hook_name(model, hook_point)

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing.algebra.block_runs import structure_of
-from attnwidgets.tracing.algebra.blocks import resolved
+from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.modules import is_norm
 from attnwidgets.tracing.algebra.product import Product
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, apply_steps, read_steps
@@ -88,7 +88,7 @@ def read_mlp(block: Block, x: Tensor) -> MLP | None:
         block: A verified block.
         x: Inputs of the MLP [token, dim] to check it on.
     """
-    parts = [resolved(block.module, path) for path in block.layout.mlp]
+    parts = [resolve_path(block.module, path) for path in block.layout.mlp]
     modules = [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
     if any(getattr(module, kind) for module in modules for kind in _HOOKS):
         return None
@@ -131,7 +131,7 @@ class Tail:
 
     def __init__(self, block: Block, mlp: MLP | None, beside: Tensor | None) -> None:
         path = block.layout.after
-        self._after = block.norm(path) if path and is_norm(resolved(block.module, path)) else None
+        self._after = block.norm(path) if path and is_norm(resolve_path(block.module, path)) else None
         inner, *_ = block.branch()
         self._values = block.head_values()
         self._mlp = mlp
@@ -184,7 +184,7 @@ class Tail:
         flat = keys.flatten()
         of_keys = self._vectors(flat) if self._all is None else [kept[flat] for kept in self._all]
         vectors, *removed = [tensor.reshape(len(keys), -1, tensor.shape[-1]) for tensor in of_keys]
-        return self._finish(_less(self._whole[rows], weights, vectors), rows, weights, removed)
+        return self._finish(_subtract(self._whole[rows], weights, vectors), rows, weights, removed)
 
     def _vectors(self, keys: Tensor | slice) -> list[Tensor]:
         """Return the heads' vectors for some keys [key, head, dim], and the first layers' images of them."""
@@ -221,11 +221,11 @@ class Tail:
         """
         states, within = whole, None
         if self._after is not None:
-            normed, within = _normed(self._after, whole)
+            normed, within = _normalize(self._after, whole)
             states = normed + self._hidden[rows]
         if self._mlp is None:
             return states
-        start, inverse = _normed(self._norm, states)
+        start, inverse = _normalize(self._norm, states)
         start = start if self._post else states
         count, n_rows, _ = states.shape
         budget = _CACHE_BYTES if states.device.type == "cpu" else _DEVICE_BYTES
@@ -235,12 +235,12 @@ class Tail:
             some = slice(first, first + size)
             hidden = []
             for layer, vectors in zip(self._layers, removed, strict=True):
-                image = _less(layer.image[rows], weights[some], vectors[some])
+                image = _subtract(layer.image[rows], weights[some], vectors[some])
                 if within is not None and layer.beside is not None:
                     torch.addcmul(layer.beside[rows], image, within[some], out=image)
                 hidden.append(torch.addcmul(layer.bias, image, inverse[some], out=image))
             torch.add(self._mlp.finish(hidden), start[some], out=added[some])
-        return added if self._last is None else _normed(self._last, added)[0]
+        return added if self._last is None else _normalize(self._last, added)[0]
 
 
 @dataclass(frozen=True)
@@ -274,12 +274,12 @@ def read_tail(block: Block) -> Tail | None:
     return None if mlp is None else Tail(block, mlp, None)
 
 
-def _less(whole: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
+def _subtract(whole: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
     """Return `whole` [row, dim] minus `weights` [element, row, vector] @ `vectors` [element, vector, dim]."""
     return torch.baddbmm(whole.expand(len(weights), *whole.shape), weights, vectors, alpha=-1)
 
 
-def _normed(norm: Norm | None, x: Tensor) -> tuple[Tensor, Tensor]:
+def _normalize(norm: Norm | None, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return x [..., dim] after a norm, and one over its deviation [..., 1]."""
     if norm is None:
         return x, x.new_ones(1).expand(*x.shape[:-1], 1)

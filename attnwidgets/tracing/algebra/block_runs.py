@@ -73,7 +73,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
             )
         if kept.verified is None:
             with torch.no_grad():
-                block = _verified(kept.candidates, layer, method)
+                block = _verify(kept.candidates, layer, method)
                 attention = block.beyond if stack == "cross" else block
             if attention is None:
                 raise UnsupportedModelError(
@@ -84,7 +84,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
         return kept.verified
 
 
-def _verified(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
+def _verify(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
     """Return the block under the layout that recomputes its output best, if that is close enough."""
     module = origin(candidates[0].module)
     structure = structure_of(module)
@@ -135,7 +135,7 @@ def _weights(block: nn.Module) -> tuple[tuple[int, int], ...]:
     )
 
 
-def described(trace: Any, stack: str, method: str) -> None:
+def require_description(trace: Any, stack: str, method: str) -> None:
     """Reject a trace with blocks that no layout fits, without running the model.
 
     Raises:

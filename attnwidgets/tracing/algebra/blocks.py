@@ -97,7 +97,7 @@ class Block:
 
     @property
     def own_key(self) -> int | None:
-        """Index of the first query's own token among the keys (3 after a prefix of 3); None if crossing."""
+        """Index of the first query's own token among the keys, 3 after a prefix of 3; None if `crosses`."""
         return None if self.crosses else self.call.key.shape[2] - self.call.query.shape[2]
 
     def weights(self) -> Tensor:
@@ -127,7 +127,7 @@ class Block:
         path = self.layout.after
         if not path:
             return None, None
-        step = resolved(self.module, path)
+        step = resolve_path(self.module, path)
         if is_norm(step):
             return self.norm(path), None
         return None, run(step, torch.ones_like(self.hidden[:1]))[0]
@@ -209,7 +209,7 @@ class Block:
     def through(self, paths: Iterable[str], states: Tensor) -> Tensor:
         """Return states [row, dim] after some steps of the block, in the precision of the states."""
         for path in filter(None, paths):
-            states = run(resolved(self.module, path), states)
+            states = run(resolve_path(self.module, path), states)
         return states
 
     def recomputed(self) -> Tensor:
@@ -292,7 +292,7 @@ def fitting(model: nn.Module, name: str) -> Iterator[tuple[Layout, str, nn.Modul
             yield layout if crossed else replace(layout, cross=None), block_name, block
 
 
-def resolved(block: nn.Module, path: str) -> Any:
+def resolve_path(block: nn.Module, path: str) -> Any:
     """Return what a path names in a block: a module, a vector or number that scales, or None.
 
     Raises:
@@ -306,7 +306,7 @@ def resolved(block: nn.Module, path: str) -> Any:
 
 def _holds(block: nn.Module, path: str) -> bool:
     try:
-        resolved(block, path)
+        resolve_path(block, path)
     except AttributeError:
         return False
     return True

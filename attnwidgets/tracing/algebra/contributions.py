@@ -48,9 +48,9 @@ class Parts:
         values: v [head, key, head dim].
         matrix: Map from a head's values to the stage's vectors [head, head dim, dim].
         row: Factor of each query's vectors [query].
-        own: The residual connection at this stage [query, dim]; None if it is left out.
-        own_key: Index of the first query's own token among the keys, whose vector includes `own` (the next
-            query's is the next key); None if the keys belong to another sequence, so `own` belongs to none.
+        residual: The residual connection at this stage [query, dim]; None if it is left out.
+        own_key: Index of the first query's own token among the keys, whose vector includes `residual` (the
+            next query's is the next key); None if the keys belong to another sequence.
         state: Computes the sum of the parts and biases, if that is a state of the model.
     """
 
@@ -58,7 +58,7 @@ class Parts:
     values: Tensor
     matrix: Tensor
     row: Tensor
-    own: Tensor | None
+    residual: Tensor | None
     own_key: int | None
     state: Callable[[], Tensor] | None
 
@@ -87,7 +87,7 @@ class Parts:
         weights, values, matrix = (
             tensor[head : head + 1] for tensor in (self.weights, self.values, self.matrix)
         )
-        return replace(self, weights=weights, values=values, matrix=matrix, own=None)
+        return replace(self, weights=weights, values=values, matrix=matrix, residual=None)
 
     def norms(self, spans: Spans | None = None) -> Tensor:
         """Return the norm of every vector [query, key], float64.
@@ -104,25 +104,25 @@ class Parts:
         numbers_per_span = n_vectors * (self.dim + 3 * n_queries) if by_gram else 2 * self.dim * n_queries
         row = self.row.to(device).double()
         for chunk in self._chunks(spans, max(1, _chunk_bytes(device) // (8 * numbers_per_span))):
-            tokens, places = chunk.owners
+            tokens, span_numbers = chunk.owners
             own_queries = tokens - chunk.queries.start
             if by_gram:
                 u, a = chunk.sources(), chunk.weights()
                 kept = (
                     None
-                    if self.own is None
-                    else torch.bmm(a[places, :, own_queries][:, None], u[places])[:, 0]
+                    if self.residual is None
+                    else torch.bmm(a[span_numbers, :, own_queries][:, None], u[span_numbers])[:, 0]
                 )
                 u, a = u.to(device).double(), a.to(device).double()
                 square = torch.bmm(torch.bmm(u, u.transpose(1, 2)), a).mul_(a).sum(1)
             else:
                 vectors = chunk.vectors()
-                kept = None if self.own is None else vectors[places, own_queries]
+                kept = None if self.residual is None else vectors[span_numbers, own_queries]
                 square = vectors.to(device).double().square_().sum(-1)
             square = square.clamp_(min=0).sqrt_() * row[chunk.queries]
-            if self.own is not None and kept is not None:
-                kept = (kept * self.row[tokens, None] + self.own[tokens]).to(device).double()
-                square[places.to(device), own_queries.to(device)] = kept.norm(dim=-1)
+            if self.residual is not None and kept is not None:
+                kept = (kept * self.row[tokens, None] + self.residual[tokens]).to(device).double()
+                square[span_numbers.to(device), own_queries.to(device)] = kept.norm(dim=-1)
             lengths[chunk.queries, chunk.elements] = square.T
         return lengths
 
@@ -141,26 +141,26 @@ class Parts:
         With `spans`, the vector from the span the token lies in.
         """
         if self.own_key is None:
-            return self.own if self.own is not None else self.row.new_zeros(len(self.row), self.dim)
+            return self.residual if self.residual is not None else self.row.new_zeros(len(self.row), self.dim)
         if spans is None or all(len(span) == 1 for span in spans):
             weights = self.weights.diagonal(self.own_key, dim1=1, dim2=2)
-            return self._written(weights[..., None] * self.values[:, self.own_key :])
+            return self._write(weights[..., None] * self.values[:, self.own_key :])
         tokens, elements = self.owners(spans)
         span_of = self.row.new_zeros(self.weights.shape[-1], dtype=torch.long)
         for element, span in enumerate(spans):
             span_of[list(span)] = element
         within = torch.zeros_like(self.read)
         within[tokens] = span_of == elements[:, None]
-        return self._written((self.weights * within) @ self.values)
+        return self._write((self.weights * within) @ self.values)
 
     def total(self) -> Tensor:
         """Return the sum of all vectors [query, dim], including the residual connection."""
-        return self._written(self.weights @ self.values)
+        return self._write(self.weights @ self.values)
 
-    def _written(self, mixed: Tensor) -> Tensor:
+    def _write(self, mixed: Tensor) -> Tensor:
         """Return the heads' output for mixed values [head, query, head dim], plus the residual connection."""
         written = mixed.transpose(0, 1).flatten(1) @ self.matrix.flatten(0, 1) * self.row[:, None]
-        return written if self.own is None else written + self.own
+        return written if self.residual is None else written + self.residual
 
     def nearness(
         self,
@@ -195,18 +195,18 @@ class Parts:
         for chunk in self._chunks(spans, size):
             difference = chunk.vectors(self.row, buffer)
             difference -= to[chunk.queries]
-            if self.own is not None:
-                tokens, places = chunk.owners
-                difference[places, tokens - chunk.queries.start] += self.own[tokens]
+            if self.residual is not None:
+                tokens, span_numbers = chunk.owners
+                difference[span_numbers, tokens - chunk.queries.start] += self.residual[tokens]
             if shift:
                 difference += shift
             gains[chunk.queries, chunk.elements] = nearer(to[chunk.queries], difference, power).T
         return torch.where(self.unread(spans), zero_gain[:, None], gains)
 
-    def own_nearness(self, to: Tensor, power: int, *, shift: float = 0.0) -> Tensor:
+    def residual_nearness(self, to: Tensor, power: int, *, shift: float = 0.0) -> Tensor:
         """Return the same for the residual connection alone [query]."""
-        own = torch.zeros_like(to) if self.own is None else self.own
-        return nearer(to, own - to + shift, power)
+        residual = torch.zeros_like(to) if self.residual is None else self.residual
+        return nearer(to, residual - to + shift, power)
 
     def unread(self, spans: Spans | None = None) -> Tensor:
         """Return whether a query receives nothing from a key [query, key]: no head reads it."""
@@ -349,7 +349,7 @@ def parts_of(block: Block, stage: Stage) -> Parts:
         )
     weights = block.weights()
     matrix, row, _ = block.branch()
-    own = None if stage == "attn" else block.hidden
+    residual = None if stage == "attn" else block.hidden
     # Norms with the real states they read. States are computed only when needed: each costs a layer.
     norms: list[tuple[Norm | None, Callable[[], Tensor]]] = []
     if block.layout.order == "post" and stage in ("res_ln", "enc"):
@@ -363,6 +363,6 @@ def parts_of(block: Block, stage: Stage) -> Parts:
         state = before()
         deviation = norm.deviation(state)
         matrix, row = norm.direct(matrix), row / deviation[:, 0]
-        own = None if own is None else norm.direct(own) / deviation
+        residual = None if residual is None else norm.direct(residual) / deviation
         state_with_biases = partial(norm, state)
-    return Parts(weights, block.head_values(), matrix, row, own, block.own_key, state_with_biases)
+    return Parts(weights, block.head_values(), matrix, row, residual, block.own_key, state_with_biases)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.algebra.blocks import resolved
+from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.decomposition import Rules, Vectors
 from attnwidgets.tracing.algebra.modules import Norm
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Step, apply_steps, read_steps
@@ -69,7 +69,7 @@ class Sources:
         return min((min(span) for span in self.spans if span), default=0) if self.causal else 0
 
     @cached_property
-    def places(self) -> tuple[Tensor, Tensor]:
+    def pairs(self) -> tuple[Tensor, Tensor]:
         """Source [pair] and token [pair] of every token of every source, in the order of the sources."""
         pairs = [(number, token) for number, span in enumerate(self.spans) for token in span]
         sources, tokens = torch.tensor(pairs).reshape(-1, 2).T
@@ -124,7 +124,7 @@ class DecomposedLayer:
     def start(self, sources: Sources) -> list[Chunk]:
         """Return the vectors of the model's first input, where each token belongs to its own source."""
         hidden = self.block.hidden
-        owners, tokens = (place.to(hidden.device) for place in sources.places)
+        owners, tokens = (indices.to(hidden.device) for indices in sources.pairs)
         chunks = []
         size = self._rows_at_a_time(sources)
         for start in range(sources.low, sources.n_tokens, size):
@@ -169,9 +169,7 @@ class DecomposedLayer:
         outputs = []
         while chunks:
             chunk = chunks.pop(0)
-            mixed = (
-                self._first_mixed(chunk, sources) if values is None else self._mixed(chunk, values, sources)
-            )
+            mixed = self._mix_first(chunk, sources) if values is None else self._mix(chunk, values, sources)
             outputs.append(Chunk(chunk.rows, self._finish(chunk, mixed, bias, rules, ffn=ffn)))
         return outputs
 
@@ -204,10 +202,10 @@ class DecomposedLayer:
             values[:, keys, : base.shape[1]] = projected.permute(2, 0, 1, 3)
         return values
 
-    def _first_mixed(self, chunk: Chunk, sources: Sources) -> Tensor:
+    def _mix_first(self, chunk: Chunk, sources: Sources) -> Tensor:
         """Return the heads' mixed values by source [row, source, head * head dim] in the first block."""
         heads = len(self.weights)
-        owners, tokens = (place.to(self.weights.device) for place in sources.places)
+        owners, tokens = (indices.to(self.weights.device) for indices in sources.pairs)
         reach = chunk.base.shape[1]
         count = int((owners < reach).sum())
         owners, tokens = owners[:count], tokens[:count]
@@ -218,7 +216,7 @@ class DecomposedLayer:
             return mixed
         return mixed.new_zeros(len(mixed), reach, mixed.shape[-1]).index_add_(1, owners, mixed)
 
-    def _mixed(self, chunk: Chunk, values: Tensor, sources: Sources) -> Tensor:
+    def _mix(self, chunk: Chunk, values: Tensor, sources: Sources) -> Tensor:
         """Return the heads' mixed values by source [row, source, head * head dim], over all keys."""
         stop = chunk.rows.stop if sources.causal else self.weights.shape[-1]
         weights = self.weights[:, chunk.rows, sources.low : stop]
@@ -250,8 +248,8 @@ class DecomposedLayer:
 
 def _row(chunks: Iterable[Chunk], row: int) -> Chunk:
     chunk = next(chunk for chunk in chunks if chunk.rows.start <= row < chunk.rows.stop)
-    place = row - chunk.rows.start
-    return Chunk(slice(row, row + 1), chunk.base[place : place + 1])
+    index = row - chunk.rows.start
+    return Chunk(slice(row, row + 1), chunk.base[index : index + 1])
 
 
 def read_layer(block: Block, method: str) -> DecomposedLayer:
@@ -271,7 +269,7 @@ def read_layer(block: Block, method: str) -> DecomposedLayer:
     matrix, row, bias = block.branch()
     try:
         with torch.no_grad():
-            steps = [resolved(block.module, path) for path in block.layout.mlp]
+            steps = [resolve_path(block.module, path) for path in block.layout.mlp]
             feed = read_steps(steps, block.hidden.shape[-1], block.hidden)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{method} is not available: in {kind}, {error}") from error

@@ -98,7 +98,7 @@ class Resumed:
         numbers_per_pair = 4 * self._width if self._tail is not None else self._numbers
         budget = _CACHE_BYTES if self.read.device.type == "cpu" else _DEVICE_BYTES
         fitting = budget // (numbers_per_pair * self._matrix.element_size())
-        together = []
+        groups = []
         begin = 0
         while begin < len(spans):
             low, high = ends[begin]
@@ -112,9 +112,9 @@ class Resumed:
                 if area > _FEW and (area - used_after) * _WASTED > used_after:
                     break
                 (low, high), used_pairs, end = rows, used_after, end + 1
-            together.append((slice(int(low), int(high)), slice(begin, end)))
+            groups.append((slice(int(low), int(high)), slice(begin, end)))
             begin = end
-        return together
+        return groups
 
     @property
     def _numbers(self) -> int:

@@ -69,7 +69,7 @@ def shares_of(
         near = near.to("cpu").double().clamp_(min=floor)
         heads.append(near if unread else near.masked_fill_(~parts.weights[head].bool().cpu(), 0.0))
     attention = torch.stack(heads)
-    residual_part = parts.own if parts.own is not None else block.hidden
+    residual_part = parts.residual if parts.residual is not None else block.hidden
     residual = _nearness(residual_part, whole, power, shift).clamp_(min=floor)
     total = attention.sum((0, 2)) + residual
     update, before, output = _second_sum(block, whole)

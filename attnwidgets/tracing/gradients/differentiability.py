@@ -1,4 +1,4 @@
-"""Whether a model can be differentiated."""
+"""Checks that a model can be differentiated."""
 
 from __future__ import annotations
 

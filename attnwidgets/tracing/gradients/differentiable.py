@@ -73,8 +73,8 @@ class Graph:
             for name, layers in getattr(self, kind).items():
                 tensors |= {(kind, name, layer, 0): tensor for layer, tensor in enumerate(layers)}
         for name, blocks in self.beside.items():
-            for block, given in enumerate(blocks):
-                tensors |= {("beside", name, block, i): tensor for i, tensor in enumerate(given)}
+            for block, copies in enumerate(blocks):
+                tensors |= {("beside", name, block, i): tensor for i, tensor in enumerate(copies)}
         return tensors
 
 
@@ -129,7 +129,7 @@ class Runner:
             ValueError: If the pass does not fit in memory.
         """
         replace = dict(replace or {})
-        batch = next((len(given) for given in replace.values()), 1)
+        batch = next((len(states) for states in replace.values()), 1)
         inputs = {name: self._input(value, batch) for name, value in self.trace.inputs.items()}
         graph = Graph()
         bare = not any(table.layers for table in self.trace.stack_table.values())

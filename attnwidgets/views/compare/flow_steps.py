@@ -9,10 +9,10 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
-    followed,
-    mixed,
+    mix_residual,
     require_share,
     shares,
+    source_map,
 )
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -42,7 +42,7 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
         ValueError: The map is cumulative, signed, between two sequences, has more than `MOST` elements, or
             its layers have gaps.
     """
-    source = followed(shown, "FlowView", None)
+    source = source_map(shown, "FlowView", None)
     if source.method in CUMULATIVE:
         raise ValueError(
             f"FlowView follows the layers itself, but {source.method!r} is already cumulative: give the map "
@@ -87,7 +87,7 @@ def _layer_shares(source: MixingMap, number: int, weight: float) -> Float:
         raise ValueError(
             "FlowView shows shares, but this map is signed: give a map of weights, norms or contributions."
         )
-    return shares(mixed(matrix, weight) if weight else matrix)
+    return shares(mix_residual(matrix, weight) if weight else matrix)
 
 
 def _through_block(graph: ContributionGraph, number: int, attention: Float) -> Float:
