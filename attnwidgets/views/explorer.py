@@ -164,7 +164,8 @@ def explore(
     refuse_unknown(
         "explore", options.keys() - FilterOptions.__annotations__.keys(), signature(explore).parameters
     )
-    traced: Any = trace(
+    record: Any = trace  # none of its overloads alone: whether it is one text is checked below
+    traced = record(
         model,
         tokenizer,
         text,

@@ -6,7 +6,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import attnwidgets as aw
-from attnwidgets.tracing import trace as tracing
+from attnwidgets.tracing import layers as tracing
 from attnwidgets.tracing.recording import attention_function
 from tests.tracing import tiny
 

@@ -8,7 +8,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
 from attnwidgets.views.text.target_rows import target_rows
-from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, method_of
+from attnwidgets.views.wire.keys import base_of, key_for_target, method_of, target_of
 
 from .slow import Front
 from .test_menu import state_of
@@ -62,11 +62,11 @@ def source_of(store, key, unit="token"):
     ],
 )
 def test_a_key_says_what_it_is_about(key, about):
-    assert asked_of(key) == about
+    assert target_of(key) == about
     assert method_of(key) == "lrp"
     assert "@" not in base_of(key)
     if "layers" not in key:
-        assert asked_about(key, about.get("target"), about.get("foil")) == key
+        assert key_for_target(key, about.get("target"), about.get("foil")) == key
 
 
 def test_a_prediction_is_explained_when_the_browser_asks(told, front):

@@ -28,13 +28,13 @@ class Accepted:
         shown: The trace, or the explanation, or a list of maps of one trace.
         explanations: MixingMaps and Attributions that the view has from the start, the main one first.
         menu: Methods that are computed when the reader chooses them.
-        askable: By name, the methods among `explanations` that can explain another target.
+        targetable: By name, the methods among `explanations` that can explain another target.
     """
 
     shown: Any
     explanations: tuple[Any, ...]
     menu: tuple[Entry, ...] = ()
-    askable: Mapping[str, Entry] = field(default_factory=dict)
+    targetable: Mapping[str, Entry] = field(default_factory=dict)
 
     @property
     def main(self) -> Any:

@@ -11,7 +11,7 @@ from traitlets import Bool, Int, Unicode, observe, validate
 from attnwidgets._errors import suggest
 from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.wire.axes import span
-from attnwidgets.views.wire.keys import asked_about, asked_of
+from attnwidgets.views.wire.keys import key_for_target, target_of
 from attnwidgets.views.wire.reader import REDUCTIONS
 from attnwidgets.views.wire.runtime import SharedModel
 
@@ -184,11 +184,9 @@ class Selection(SharedModel):
         super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
 
     def __repr__(self) -> str:
-        return (
-            f"Selection(layer={self.layer}, head={self.head!r}, unit={self.unit!r}, method={self.method!r}, "
-            f"stack={self.stack!r}, pinned={self.pinned!r}, target={self.target!r}, foil={self.foil!r}, "
-            f"inside={self.inside!r}, interventions={self.interventions!r})"
-        )
+        names = ("layer", "head", "unit", "method", "stack", "pinned", "target", "foil", "inside")
+        state = (f"{name}={getattr(self, name)!r}" for name in (*names, "interventions"))
+        return f"Selection({', '.join(state)})"
 
     # -- validation --------------------------------------------------------------------------------
 
@@ -234,7 +232,7 @@ class Selection(SharedModel):
     @validate("method")
     def _check_method(self, proposal: dict[str, Any]) -> str:
         method = proposal["value"]
-        if method == asked_about(method, None, None):  # without a target yet, and not by layers
+        if method == key_for_target(method, None, None):  # without a target yet, and not by layers
             method = self._about(method, self.target, self.foil)
         self._make(method)
         return self._among("method", method)
@@ -288,14 +286,14 @@ class Selection(SharedModel):
         """Return the key of a method for a target, if it takes one."""
         if not any(store.takes_targets(method) for store in self._stores):
             return method
-        return asked_about(method, target and target.id, foil and foil.id)
+        return key_for_target(method, target and target.id, foil and foil.id)
 
     def _make(self, method: str) -> None:
         """Compute a method that was chosen from Python; the browser requests it from the store first."""
         if current_thread() is not main_thread():
             return
         for store in self._stores:
-            if method in store.menu or (asked_of(method) and store.takes_targets(method)):
+            if method in store.menu or (target_of(method) and store.takes_targets(method)):
                 store.make(method, self.layer)
 
     def _sources(self) -> list[Source]:

@@ -36,7 +36,7 @@ class StandaloneView(View):
 
     def __init__(self, **options: Unpack[TitleOptions]) -> None:
         given = self._with_defaults(options)
-        self._explanations, self._menu, self._askable = (), (), {}
+        self._explanations, self._menu, self._targetable = (), (), {}
         self._is_named = False
         self._keys = frozenset()
         self._holder = self._trace_id = uuid4().hex

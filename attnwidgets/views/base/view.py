@@ -111,7 +111,8 @@ class View(anywidget.AnyWidget):
             self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
         )
         main = accepted.main
-        self._explanations, self._menu, self._askable = accepted.explanations, accepted.menu, accepted.askable
+        self._explanations, self._menu = accepted.explanations, accepted.menu
+        self._targetable = accepted.targetable
         check_units(self._VIEW, self._explanations, units)
         # A page holds what was named, and not what the menu merely offers.
         self._is_named = bool(methods) or not is_trace(shown)
@@ -254,7 +255,7 @@ class View(anywidget.AnyWidget):
                 first=(layer, self._wanted["head"]),
                 all_heads=self._ALL_HEADS,
                 menu=self._menu,
-                askable=self._askable,
+                targetable=self._targetable,
                 overview=self.SHOWS_ALL_HEADS,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.wire.handlers import Handler
-from attnwidgets.views.wire.keys import asked_of
+from attnwidgets.views.wire.keys import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,7 +218,7 @@ class Removals:
             head = selection.head
             if source.heads is None or head == "-":
                 head = "-" if source.heads is None else "mean"
-            target = asked_of(source.method).get("target", selection.target and selection.target.id)
+            target = target_of(source.method).get("target", selection.target and selection.target.id)
             yield {
                 "source": source.id,
                 "layer": min(source.layers, key=lambda number: abs(number - selection.layer)),

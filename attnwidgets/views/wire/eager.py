@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.wire.codec import GAMMA, quantise, scale_of
+from attnwidgets.views.wire.codec import quantise, scale_of
+from attnwidgets.views.wire.reader import REDUCTIONS
+from attnwidgets.views.wire.sources import Tile
 from attnwidgets.views.wire.thumbnails import (
     THUMB_BUDGET,
     THUMB_SIDE,
-    describe_thumbs,
+    Thumbnails,
     first_thumbnails,
     marked,
     padded,
@@ -20,6 +22,7 @@ from attnwidgets.views.wire.thumbnails import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from attnwidgets.views.wire.codec import Codec
     from attnwidgets.views.wire.sources import Source
 
 TILE_BUDGET = 1_000_000
@@ -113,65 +116,48 @@ class Pack:
         keys = source.heads_of_tiles(layer)
         opened = first[1] if first[1] in keys else keys[0]
         if fits:
-            wanted = [(n, key) for n in source.layers for key in source.heads_of_tiles(n)]
+            matrices = [(n, key) for n in source.layers for key in source.heads_of_tiles(n)]
         elif self._all_heads and len(keys) * rows * cols <= self.room_for_tiles:
-            wanted = [(layer, key) for key in keys]
+            matrices = [(layer, key) for key in keys]
         else:
-            wanted = [(layer, opened)]
-        for number, key in wanted:
+            matrices = [(layer, opened)]
+        for number, key in matrices:
             self._tile(source, number, key)
 
     def _whole(self, source: Source, rows: int, cols: int) -> None:
         # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail.
-        start, scales = self.length, []
+        start, size = self.length, rows * cols
+        codec: Codec = "i8" if source.signed else "u8"
+        scales = []
         for layer in source.layers:
             values = padded(source, layer)
             scale = [scale_of(head, stochastic=source.stochastic) for head in values]
-            block = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
+            codes = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
             scales.append(marked(source, layer, scale))
-            present = source.count(layer)
-            for place, (key, value) in enumerate(zip(source.heads or ("-",), scale, strict=True)):
-                self.length += rows * cols
-                if place >= present:
-                    continue
-                self.tiles.append(
-                    {
-                        "source": source.id,
-                        "layer": layer,
-                        "head": key,
-                        "rows": rows,
-                        "cols": cols,
-                        "codec": "i8" if source.signed else "u8",
-                        "gamma": GAMMA,
-                        "scale": value,
-                        "offset": self.length - rows * cols,
-                        "length": rows * cols,
-                    }
-                )
-            self._parts.append(block.tobytes())
-        self.room_for_tiles -= self.length - start
-        self.room_for_thumbs -= self.length - start
-        self._thumbs_at(source, rows, cols, scales, start)
-        if source.heads is not None:
-            for layer in source.layers:
-                for key in ("mean", "max"):
-                    self._tile(source, layer, key)
+            heads: Sequence[int | str] = source.heads or ("-",)
+            for place, head in enumerate(heads[: source.count(layer)]):
+                tile = Tile(source.id, layer, head, rows, cols, codec, scale[place], b"")
+                self.tiles.append({**tile.meta(), "offset": self.length + place * size, "length": size})
+            self._append(codes.tobytes())
+        length = self.length - start
+        thumbs = Thumbnails(source.id, rows, cols, source.signed, scales, b"")
+        self.thumbs.append({**thumbs.meta(), "offset": start, "length": length})
+        self.room_for_tiles -= length
+        self.room_for_thumbs -= length
+        for layer in source.layers if source.heads is not None else ():
+            for reduction in REDUCTIONS:
+                self._tile(source, layer, reduction)
 
     def _thumbnails(self, source: Source, layer: int = 0) -> None:
         if source.parts:
-            made = first_thumbnails(source, layer, OPENING_VALUES)
+            thumbs = first_thumbnails(source, layer, OPENING_VALUES)
         else:
-            made = thumbnails(source, self.room_for_thumbs)
-        if made is None:
+            thumbs = thumbnails(source, self.room_for_thumbs)
+        if thumbs is None:
             return  # earlier sources used up the budget; a view requests these
-        self.thumbs.append({**made.meta(), "offset": self.length, "length": len(made.data)})
-        self._append(made.data)
-        self.room_for_thumbs -= len(made.data)
-
-    def _thumbs_at(self, source: Source, rows: int, cols: int, scales: list[list[float]], start: int) -> None:
-        meta = describe_thumbs(source.id, rows, cols, scales, signed=source.signed)
-        length = len(scales) * len(scales[0]) * rows * cols
-        self.thumbs.append({**meta, "offset": start, "length": length})
+        self.thumbs.append({**thumbs.meta(), "offset": self.length, "length": len(thumbs.data)})
+        self._append(thumbs.data)
+        self.room_for_thumbs -= len(thumbs.data)
 
     def _tile(self, source: Source, layer: int, head: int | str) -> None:
         tile = source.tile(layer, head)

@@ -22,7 +22,7 @@ def is_by_layer(key: str) -> bool:
     return key.endswith(_BY_LAYER)
 
 
-def asked_about(key: str, target: int | None, foil: int | None) -> str:
+def key_for_target(key: str, target: int | None, foil: int | None) -> str:
     """Return the key of a method for a target, rather than a foil; without a target, for the prediction."""
     base = base_of(key).removesuffix(_BY_LAYER)
     if target is None:
@@ -35,7 +35,7 @@ def base_of(key: str) -> str:
     return _TARGET.sub("", key)
 
 
-def asked_of(key: str) -> dict[str, int]:
+def target_of(key: str) -> dict[str, int]:
     """Return the target and the foil of a key, as options of a method."""
     match = _TARGET.search(key)
     pairs = zip(("target", "foil"), match.groups(), strict=True) if match else ()

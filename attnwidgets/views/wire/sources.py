@@ -39,16 +39,8 @@ class Tile:
 
     def meta(self) -> dict[str, Any]:
         """Return the description that the browser needs to read the bytes."""
-        described = {
-            "source": self.source,
-            "layer": self.layer,
-            "head": self.head,
-            "rows": self.rows,
-            "cols": self.cols,
-            "codec": self.codec,
-            "gamma": GAMMA,
-            "scale": self.scale,
-        }
+        names = ("source", "layer", "head", "rows", "cols", "codec", "scale")
+        described = {name: getattr(self, name) for name in names} | {"gamma": GAMMA}
         return described if self.whole is None else described | {"whole": list(self.whole)}
 
 

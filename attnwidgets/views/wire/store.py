@@ -15,7 +15,7 @@ from attnwidgets.views.wire.eager import Pack, opening_first
 from attnwidgets.views.wire.equality import is_special, same
 from attnwidgets.views.wire.header import describe, opening_matrix
 from attnwidgets.views.wire.jobs import Job, Jobs
-from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
+from attnwidgets.views.wire.keys import base_of, by_layer, is_by_layer, key_for_target, method_of, target_of
 from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
@@ -45,7 +45,7 @@ class TileStore(SharedModel):
         self._lock = RLock()
         self._sources: dict[str, Source] = {}
         self._menu: dict[str, Entry] = {}
-        self._askable: dict[str, Entry] = {}
+        self._targetable: dict[str, Entry] = {}
         self._units: dict[str, frozenset[str]] = {}
         self._holders: dict[str, set[str]] = {}
         self._used: set[tuple[str, str]] = set()
@@ -81,7 +81,7 @@ class TileStore(SharedModel):
         first: tuple[int | None, int | str | None] = (None, None),
         all_heads: bool = False,
         menu: Sequence[Entry] = (),
-        askable: Mapping[str, Entry] | None = None,
+        targetable: Mapping[str, Entry] | None = None,
         overview: bool = False,
         opens: str | None = None,
     ) -> list[str]:
@@ -98,7 +98,7 @@ class TileStore(SharedModel):
             first: Layer and head that the view opens with.
             all_heads: Whether it opens with every head of that layer.
             menu: Methods that the view computes when they are chosen.
-            askable: By name, methods among the explanations that can explain other targets.
+            targetable: By name, methods among the explanations that can explain other targets.
             overview: Whether the view opens with thumbnails of all heads.
             opens: The unit that it opens in; None: the first one.
         """
@@ -119,16 +119,16 @@ class TileStore(SharedModel):
                 key = by_layer(parent) if parent else self._new_key_of(explanation)
             keys.append(key)
             self._hold(key, holder)
-            entry = (askable or {}).get(method_of(key))
+            entry = (targetable or {}).get(method_of(key))
             if entry is not None and not is_by_layer(key):
                 with self._lock:
-                    self._askable.setdefault(base_of(key), entry)
+                    self._targetable.setdefault(base_of(key), entry)
             self._add(known, key, units)
         for entry in menu:
             key = self._key_of(entry)
             if entry.takes_targets and not entry.refusal:
                 with self._lock:
-                    self._askable[key] = entry
+                    self._targetable[key] = entry
             names = [key, by_layer(key)] if "Attributions" in entry.method.returns else [key]
             keys.extend(names)
             for name in names:
@@ -161,7 +161,7 @@ class TileStore(SharedModel):
             parents = (source for source in self.sources() if by_layer(source.method) == key)
             whole = next((one.explanation for one in parents if one.stack == _stack(explanation)), None)
             with self._lock:
-                takes_targets = base_of(key) in self._askable
+                takes_targets = base_of(key) in self._targetable
                 source = Source(explanation, key, unit, targets=takes_targets, whole=whole)
                 self._sources.setdefault(source.id, source)
 
@@ -175,7 +175,7 @@ class TileStore(SharedModel):
             # The browser keeps the old header until something new is registered; nothing refers to these.
             self._sources = {name: s for name, s in self._sources.items() if s.method in self._holders}
             self._menu = {key: entry for key, entry in self._menu.items() if key in self._holders}
-            self._askable = {key: entry for key, entry in self._askable.items() if key in self._holders}
+            self._targetable = {key: entry for key, entry in self._targetable.items() if key in self._holders}
         super().release(holder)
         if not self.is_open:
             self._jobs.close()
@@ -239,9 +239,9 @@ class TileStore(SharedModel):
             LookupError: There is no such entry, or no such target.
             ValueError: The method does not support the trace; and whatever else it raises.
         """
-        base, target = base_of(key), asked_of(key)
+        base, target = base_of(key), target_of(key)
         with self._lock:
-            entry = self._askable.get(base) if target else self._menu.get(key)
+            entry = self._targetable.get(base) if target else self._menu.get(key)
         if entry is None:
             raise LookupError(f"{key!r} is no longer offered; run the cell again.")
         if any(source.method == key for source in self.sources()):
@@ -268,7 +268,7 @@ class TileStore(SharedModel):
     def takes_targets(self, key: str) -> bool:
         """Return whether a method can explain a target that the reader chooses."""
         with self._lock:
-            return asked_about(key, None, None) in self._askable
+            return key_for_target(key, None, None) in self._targetable
 
     def outcome(self, value: Any, name: str) -> tuple[int, str]:
         """Return the index and the label of a class or token; of the model's prediction for None.
@@ -277,7 +277,7 @@ class TileStore(SharedModel):
             ValueError, IndexError, TypeError: There is no such class or token; the message names the nearest.
         """
         with self._lock:
-            trace = next((entry.trace for entry in self._askable.values()), None)
+            trace = next((entry.trace for entry in self._targetable.values()), None)
         if trace is not None:
             from attnwidgets.explanations.targets.named import resolve_target
 

@@ -49,15 +49,8 @@ class Thumbnails:
 
     def meta(self) -> dict[str, Any]:
         """Return the description that the browser needs to read the bytes."""
-        described = describe_thumbs(self.source, self.rows, self.cols, self.scale, signed=self.signed)
-        return described if self.part is None else described | {"part": list(self.part)}
-
-
-def describe_thumbs(
-    source: str, rows: int, cols: int, scale: list[list[float]], *, signed: bool
-) -> dict[str, Any]:
-    """Return the Thumbs of wire.ts."""
-    return {"source": source, "rows": rows, "cols": cols, "gamma": GAMMA, "signed": signed, "scale": scale}
+        described = {name: getattr(self, name) for name in ("source", "rows", "cols", "signed", "scale")}
+        return described | {"gamma": GAMMA} | ({} if self.part is None else {"part": list(self.part)})
 
 
 def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
