@@ -83,7 +83,6 @@ def test_a_topk_sae_beats_pca_and_random_directions_of_its_l0():
     require_better(sae, torch.cat(states[40:])[:200], torch.cat(states[:40]))
 
 
-@pytest.mark.slow
 def test_the_lectures_sae_of_a_real_model_beats_pca_and_random_directions_of_its_l0(minilm, shared):
     lines = (shared / "data" / "wikitext2" / "valid.txt").read_text(encoding="utf-8").split("\n")
     texts = [line for line in lines if len(line) > 100]

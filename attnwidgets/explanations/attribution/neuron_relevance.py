@@ -85,7 +85,7 @@ def neuron_relevance(
         "neuron_relevance",
         rule=rule,
         bias=bias,
-        sites=[place],
+        hook_points=[place],
         hidden_states=question.hidden_states,
         precision=precision,
         insist=force,
