@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.aggregation import Spans
     from attnwidgets.explanations.results.tables import Columns
     from attnwidgets.tracing.text.units import Unit
@@ -79,37 +78,24 @@ class FeatureActivations(Explanation):
         error: Any = None,
         unit: str = "token",
         method: str = "given",
-        stack: str = "self",
-        provenance: Mapping[str, Any] | None = None,
-        trace_id: str = "",
-        warning: str = "",
-        predictions: Outcomes | None = None,
-        dtype: str | None = None,
+        **common: Any,
     ) -> None:
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
             raise ValueError(f"unit {unit!r} is not on the axis; its units are {listed(axis.units)}.")
-        ends, features, activations, shape = _compress(values, dtype or "float32")
+        dtype = common.get("dtype") or "float32"
+        ends, features, activations, shape = _compress(values, dtype)
         if shape[0] != len(axis.units[unit]):
             raise ValueError(
                 f"values has {shape[0]} rows, but the axis has {len(axis.units[unit])} elements by {unit}."
             )
         require_finite(activations, "values")
-        relative_error = None if error is None else np.array(as_floats(error, dtype or "float32"))
+        relative_error = None if error is None else np.array(as_floats(error, dtype))
         if relative_error is not None and relative_error.shape != shape[:1]:
             raise ValueError(
                 f"error has shape {relative_error.shape}; it needs one number per token ({shape[0]})."
             )
-        self._set_common(
-            method=method,
-            unit=unit,
-            stack=stack,
-            provenance=provenance,
-            trace_id=trace_id,
-            warning=warning,
-            predictions=predictions,
-            dtype=dtype,
-        )
+        self._set_common(unit=unit, method=method, **common)
         self._set(
             axis=axis,
             d_sae=shape[1],

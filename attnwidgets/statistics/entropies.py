@@ -44,7 +44,7 @@ def entropy(rows: Rows) -> Float:
 def relative_entropy(rows: Rows) -> Float:
     """How broadly a query attends to the keys it can see: mean over queries of entropy / ln(visible keys).
 
-    Range: 0 to 1: all on one key, or the same on every key that a query can see
+    Range: 0, all on one key, to 1, the same share on every key that the query can see
     High: broad for the number of keys; compares early and late queries, short and long texts
     Low: focused on one element
     """

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
-    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
     from attnwidgets.statistics.row_shares import Float
 
@@ -82,12 +81,7 @@ class HeadStatistics(Explanation):
         left_out: Mapping[str, str] | None = None,
         unit: str = "token",
         method: str = "head_statistics",
-        stack: str = "self",
-        provenance: Mapping[str, Any] | None = None,
-        trace_id: str = "",
-        warning: str = "",
-        predictions: Outcomes | None = None,
-        dtype: str | None = None,
+        **common: Any,
     ) -> None:
         array = np.array(values, dtype=np.float64)
         expected = (len(names), len(layers), *(() if heads is None else (len(heads),)))
@@ -99,16 +93,7 @@ class HeadStatistics(Explanation):
         for name in names:
             require_choice("statistic", name, statistics())
         array.flags.writeable = False
-        self._set_common(
-            method=method,
-            unit=unit,
-            stack=stack,
-            provenance=provenance,
-            trace_id=trace_id,
-            warning=warning,
-            predictions=predictions,
-            dtype=dtype,
-        )
+        self._set_common(unit=unit, method=method, **common)
         self._set(
             names=tuple(names),
             layers=tuple(int(number) for number in layers),

@@ -216,7 +216,7 @@ def test_what_bertviz_refuses_is_refused_in_words(sentence_of_minilm, translatio
         ours.model_view(attention)
     with pytest.raises(ValueError, match="excludes encoder_tokens"):
         ours.head_view(attention, tokens, encoder_tokens=tokens)
-    with pytest.raises(ValueError, match="decoder_tokens is required where cross_attention"):
+    with pytest.raises(ValueError, match="decoder_tokens is required with cross_attention"):
         ours.head_view(cross_attention=translation["cross_attention"], encoder_tokens=list("abcde"))
     with pytest.raises(ValueError, match="not in include_layers"):
         ours.head_view(attention, tokens, layer=2, include_layers=[3])

@@ -172,7 +172,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(bert, tmp_path, monkeypa
         return advance(run)
 
     monkeypatch.setattr(training_run.Run, "_advance", counted)
-    monkeypatch.setattr("attnwidgets.sae.training.harvest._written", None)  # states are there already
+    monkeypatch.setattr("attnwidgets.sae.training.harvest._write_states", None)  # states are there already
     resumed = train(bert, checkpoint=tmp_path / "run", **options)
     assert steps[0] == after - after % 3
     assert torch.equal(resumed.W_enc, whole.W_enc)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
 
 
@@ -70,25 +69,11 @@ class FeatureStats(Explanation):
         names: Mapping[int, str] | None = None,
         method: str = "feature_stats",
         unit: str = "feature",
-        stack: str = "self",
-        provenance: Mapping[str, Any] | None = None,
-        trace_id: str = "",
-        warning: str = "",
-        predictions: Outcomes | None = None,
-        dtype: str | None = None,
+        **common: Any,
     ) -> None:
         if missing := [name for name in _ARRAYS if name not in arrays]:
             raise ValueError(f"arrays lacks {missing[0]!r}; call aw.feature_stats to make statistics.")
-        self._set_common(
-            method=method,
-            unit=unit,
-            stack=stack,
-            provenance=provenance,
-            trace_id=trace_id,
-            warning=warning,
-            predictions=predictions,
-            dtype=dtype,
-        )
+        self._set_common(unit=unit, method=method, **common)
         kept = {name: np.asarray(array) for name, array in arrays.items()}
         self._set(
             facts=dict(facts),
