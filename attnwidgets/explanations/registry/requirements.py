@@ -112,7 +112,7 @@ def _recorded_model(trace: Any, stack: str) -> str:
     missing = _model(trace, stack)
     if missing:
         return missing
-    from attnwidgets.tracing.trace import RecordedLayer
+    from attnwidgets.tracing.layers import RecordedLayer
 
     if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
         return ""

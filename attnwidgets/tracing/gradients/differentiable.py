@@ -18,12 +18,12 @@ from attnwidgets.tracing.block_names import block_names, recorded, word_embeddin
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.gradients.gradient_hooks import AttentionTaps, BlockTaps, EmbeddingTap
 from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
-from attnwidgets.tracing.trace import RecordedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
