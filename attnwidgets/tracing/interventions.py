@@ -154,8 +154,8 @@ def _here() -> tuple[int, int]:
 
 
 def _session_of(model: nn.Module) -> Session | None:
-    own = origin(model)
-    return next((session for session in reversed(_sessions()) if session.model is own), None)
+    original = origin(model)
+    return next((session for session in reversed(_sessions()) if session.model is original), None)
 
 
 def _sessions() -> list[Session]:
@@ -308,13 +308,13 @@ class Session:
         if place is None:
             return weights
         stack, layer = place
-        own = origin(module)
-        if not current.running and sum(attention.module is own for attention in self._table[stack]) > 1:
+        original = origin(module)
+        if not current.running and sum(attention.module is original for attention in self._table[stack]) > 1:
             raise UnsupportedModelError(
                 f"a block of {type(self.model).__name__} that serves as several layers was called by "
                 "itself, so an intervention cannot tell which layer it is."
             )
-        first_query, first_key = self._positions(own, stack, query, key, settings)
+        first_query, first_key = self._positions(original, stack, query, key, settings)
         seen = current.seen = Seen(stack, layer, query, key, settings, first_query, first_key)
         plain = weights
         for intervention in self.active:

@@ -67,10 +67,10 @@ observer: ContextVar[Recording | None] = ContextVar("attnwidgets_observer", defa
 def changer_of(module: nn.Module) -> Session | None:
     """Return what changes the attention of a module, or of what it is a twin of; None if nothing does."""
     in_force = changers.get()
-    own = origin(module) if in_force else module
+    original = origin(module) if in_force else module
     # A task that was started inside a `with` block remembers it after its end.
     return next(
-        (changer for changer in reversed(in_force) if changer.active and own in changer.modules), None
+        (changer for changer in reversed(in_force) if changer.active and original in changer.modules), None
     )
 
 
@@ -131,8 +131,8 @@ def weights_by_blocks(query: Tensor, key: Tensor, settings: dict[str, Any]) -> I
     """
     key = repeat_heads(key, query.shape[1])
     for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], BLOCK_BYTES):
-        own = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
-        yield rows, attention_weights(query[:, :, rows], key, **own)
+        row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
+        yield rows, attention_weights(query[:, :, rows], key, **row_settings)
 
 
 def is_long(query: Tensor, key: Tensor) -> bool:

@@ -298,8 +298,8 @@ def _difference(
 
 def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     """Return the implementations that a recorded pass is compared with, in order; None is the user's own."""
-    own = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if own == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
+    chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if chosen == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
         return ("sdpa", "eager")
     return (None, "eager")
 
