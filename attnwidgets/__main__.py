@@ -18,7 +18,7 @@ SENTENCES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trace the demo models and write the page; returns the process's exit status."""
+    """Trace the demo models and write the page; return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="python -m attnwidgets", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("attnwidgets-demo.html"), help="the page to write")
     for kind, sentence in SENTENCES.items():

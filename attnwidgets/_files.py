@@ -1,4 +1,4 @@
-"""Writing files for a reader: all or nothing."""
+"""Writing files atomically."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write a file whole: a full disk or an interrupt leaves what was there before, and nothing beside it.
+    """Write a file atomically: a full disk or an interrupt leaves the old file, and no temporary one.
 
-    A file that is replaced keeps its permissions; a link still points where it pointed.
+    A replaced file keeps its permissions; a link still points to the same file.
 
     Raises:
-        OSError: The file cannot be written; it is named.
+        OSError: The file cannot be written; the error names it.
     """
     given = Path(path)
     target = given.resolve()
-    beside = target.with_name(f".attnwidgets-{uuid.uuid4().hex}")
+    temporary = target.with_name(f".attnwidgets-{uuid.uuid4().hex}")
     mode = given.stat().st_mode if given.exists() else None
     if mode is not None and not stat.S_ISREG(mode):
-        given.write_bytes(data)  # a pipe or a device; a folder refuses
+        given.write_bytes(data)  # a pipe or a device; a folder raises
         return
     if mode is not None and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file that is there may not be written to", str(path))
+        raise PermissionError(errno.EACCES, "the existing file is not writable", str(path))
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
         if mode is not None:
-            beside.chmod(stat.S_IMODE(mode))
-        beside.replace(target)
+            temporary.chmod(stat.S_IMODE(mode))
+        temporary.replace(target)
     except BaseException as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise

@@ -1,4 +1,4 @@
-"""The notebook that runs, if one does."""
+"""The running notebook, if there is one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 def running_shell() -> Any:
-    """Return the IPython shell, where there is one; IPython is not imported for it."""
-    module = sys.modules.get("IPython")
-    return None if module is None else module.get_ipython()
+    """Return the running IPython shell, or None; IPython is not imported for this."""
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return None if get_ipython is None else get_ipython()
 
 
 def session() -> int:
-    """Return what tells one reader's notebook from another's in this process.
+    """Return a number that identifies one reader's notebook among those that this process serves.
 
-    A kernel serves one notebook. A marimo app serves every visitor from a thread of its own: what the
-    browser of one knows, that of another does not.
+    A kernel serves one notebook. A marimo app serves every visitor from a thread of its own, and their
+    browsers share nothing.
     """
     return threading.get_ident() if "marimo" in sys.modules else 0

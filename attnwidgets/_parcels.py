@@ -1,4 +1,4 @@
-"""What shards need beside their texts (a model, a tokenizer): opened once in each worker, and checked."""
+"""Parcels: objects that shards need (a model, a tokenizer), opened once in each worker and checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_BYTES = 100_000_000
-"""Of an object that an executor on other machines sends along with every shard."""
+"""Largest object that an executor on other machines may send with every shard."""
 _HERE = ("concurrent.futures.", "loky.")
 """Executors whose processes see this machine's files."""
 
@@ -26,13 +26,13 @@ _opened: dict[str, tuple[str, Any]] = {}
 
 @dataclass(frozen=True)
 class Parcel:
-    """Something that workers make or read once, and keep until they open another of its kind.
+    """An object that workers make or read once, and keep until they open another of its kind.
 
     Args:
         kind: "model", "tokenizer": a worker keeps one of each.
-        what: What it is, for errors ("model 'bert-base'").
+        what: Its description, for errors ("model 'bert-base'").
         fingerprint: A hash of its content.
-        check: Returns the fingerprint of what was opened.
+        check: Returns the fingerprint of the opened object.
         make: Makes or reads it.
     """
 
@@ -43,10 +43,10 @@ class Parcel:
     make: Callable[[], Any]
 
     def open(self) -> Any:
-        """Return what is in it.
+        """Return the object.
 
         Raises:
-            ValueError: Where this process has another content under the same name.
+            ValueError: If its name has another content in this process.
         """
         with _lock:
             fingerprint, value = _opened.get(self.kind, ("", None))
@@ -55,8 +55,8 @@ class Parcel:
                 value = self.make()
                 if self.check(value) != self.fingerprint:
                     raise ValueError(
-                        f"{self.what} is not the same in a worker as where the run began: something else "
-                        "lies under its name there. Name a folder that all workers see, or use jobs=1."
+                        f"{self.what} is not the same in a worker as where the run began: its name refers to "
+                        "something else there. Name a folder that all workers see, or use jobs=1."
                     )
                 _opened[self.kind] = self.fingerprint, value
             return value
@@ -64,7 +64,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Here:
-    """Something that stays in this process."""
+    """An object that stays in this process."""
 
     value: Any
 
@@ -84,22 +84,22 @@ def parcel(
     make: Callable[[], Any] | None = None,
     fingerprint: str = "",
 ) -> Iterator[Parcel | Here]:
-    """Lend a parcel with `value` for as long as shards run.
+    """Lend a parcel with `value` while shards run.
 
-    Where `make` is given it travels alone, as a name does. An object is pickled once: into a file for
-    processes of this machine, or to be sent with every shard by other executors.
+    If `make` is given, it is sent instead of the object, as for a name. An object is pickled once: into a
+    file for processes of this machine, or to be sent with every shard by other executors.
 
     Args:
-        value: What shards need.
-        jobs: As `run_shards` takes it.
+        value: The object that shards need.
+        jobs: The `jobs` argument of `run_shards`.
         kind: "model", "tokenizer": a worker keeps one of each.
-        what: What it is, for errors.
-        check: A function of a module that returns a hash of the content of what was opened.
-        make: Makes it in the worker; this should hold names only, for it is pickled with every shard.
-        fingerprint: What `check` returns of `value`, where that is known.
+        what: Its description, for errors.
+        check: A module-level function that returns a hash of the content of the opened object.
+        make: Makes it in the worker; this should hold names only, since it is pickled with every shard.
+        fingerprint: `check(value)`, if it is known.
 
     Raises:
-        ValueError: Where an object is too large to be sent with every shard.
+        ValueError: If an object is too large to be sent with every shard.
     """
     if stays(jobs):
         yield Here(value)
@@ -120,21 +120,21 @@ def parcel(
     if size > MOST_BYTES:
         raise ValueError(
             f"{what} is an object of {size / 1e6:,.0f} MB, which {type(jobs).__name__} would send with every "
-            "shard: pass the folder or hub id that it is loaded from, so that every worker loads it once."
+            "shard: pass the folder or hub id it is loaded from, so that every worker loads it once."
         )
     yield Parcel(kind, what, fingerprint, check, _Bytes(buffer.getvalue()))
 
 
 def stays(jobs: int | Executor) -> bool:
-    """Return whether shards run in this process, where everything is at hand."""
+    """Return whether shards run in this process, which holds the objects."""
     return jobs == 1 or isinstance(jobs, ThreadPoolExecutor)
 
 
-def _write(value: Any, place: Any) -> None:
+def _write(value: Any, target: Any) -> None:
     import cloudpickle
     import torch
 
-    torch.save(value, place, pickle_module=cloudpickle)
+    torch.save(value, target, pickle_module=cloudpickle)
 
 
 @dataclass(frozen=True)

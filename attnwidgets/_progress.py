@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in the notebook, and whoever watches from a view, who may stop it."""
+"""Progress of long work: a bar in the notebook, or an observer in a view, which may cancel it."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    # (steps done, steps in all or None, what is being done); may raise Cancelled
+    # (steps done, number of steps or None, description of the work); may raise Cancelled
     Observer = Callable[[int, int | None, str], None]
 
 T = TypeVar("T")
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("attnwidgets_progress", default=None)
 
-# Work that is over sooner is not announced.
+# Shorter work shows no bar.
 _DELAY_SECONDS = 1
 
 
-class Cancelled(Exception):  # noqa: N818 - a wish of the reader, not a fault
+class Cancelled(Exception):  # noqa: N818 - the reader's wish, not an error
     """Raised by an observer to stop the work between two of its steps."""
 
 
 def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generator[T, None, None]:
-    """Yield `items`; once a second has passed, under a progress bar that goes away at the end.
+    """Yield `items` under a progress bar, which appears after one second and disappears at the end.
 
-    Within `observing` the observer is told instead, and no bar is drawn.
+    Inside `observing` the observer is called instead, and no bar is drawn.
 
     Args:
-        items: What is worked through.
-        desc: What is being done.
-        total: How many there are, where `items` has no length.
+        items: The steps of the work.
+        desc: A description of the work.
+        total: Number of items, if `items` has no length.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
     observer = _OBSERVER.get()
-    told = observer or _Bar()
+    report = observer or _Bar()
     try:
         if observer is not None:
             observer(0, total, desc)
         for done, item in enumerate(items, 1):
             yield item
-            told(done, total, desc)
+            report(done, total, desc)
     finally:
-        if isinstance(told, _Bar):
-            told.close()
+        if isinstance(report, _Bar):
+            report.close()
 
 
 class _Bar:
-    """An observer that draws tqdm's bar, made only when the work turns out to be long."""
+    """An observer that draws tqdm's bar, created only once the work turns out to be long."""
 
     def __init__(self) -> None:
         self._began = monotonic()
@@ -65,7 +65,7 @@ class _Bar:
         elif done != total and monotonic() - self._began >= _DELAY_SECONDS:
             from tqdm.auto import tqdm
 
-            # With a delay tqdm does not display itself at once: a notebook's bar gets an id to be removed by.
+            # With a delay tqdm does not display itself at once, so that a notebook's bar can be given an id.
             self._bar = tqdm(desc=desc, total=total, initial=done, leave=False, delay=1e-9)
             if hasattr(self._bar, "container"):
                 from IPython.display import display
@@ -75,25 +75,25 @@ class _Bar:
             self._bar.refresh()
 
     def close(self) -> None:
-        """Take the bar away, with every widget it is made of and with its place in the notebook's file."""
+        """Remove the bar, with every widget it consists of and its output in the notebook's file."""
         if self._bar is None:
             return
-        self._bar.total = self._bar.n  # tqdm paints what ends early red, and leaves it
+        self._bar.total = self._bar.n  # tqdm colours a bar that ends early red, and leaves it
         self._bar.close()
         container = getattr(self._bar, "container", None)
         for part in () if container is None else (container, *container.children):
-            for own in (part.layout, getattr(part, "style", None), part):
-                if own is not None:
-                    own.close()
+            for widget in (part.layout, getattr(part, "style", None), part):
+                if widget is not None:
+                    widget.close()
         if self._shown is not None:
             self._shown.update({"text/plain": ""}, raw=True)
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Tell `observer` of every step of `progress` in this context, instead of drawing bars.
+    """Call `observer` at every step of `progress` in this context, instead of drawing bars.
 
-    An observer that raises `Cancelled` stops the work there.
+    An observer that raises `Cancelled` stops the work at that step.
     """
     token = _OBSERVER.set(observer)
     try:

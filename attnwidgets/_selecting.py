@@ -1,4 +1,4 @@
-"""Layers and heads by their original numbers, with errors that name the range."""
+"""Selecting layers and heads by their original numbers, with errors that name the range."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 
 def position(number: int, numbers: Sequence[int], what: str) -> int:
-    """Return where `number` stands in `numbers`; a negative one counts from the end.
+    """Return the index of `number` in `numbers`; a negative number counts from the end.
 
     Raises:
-        IndexError: Where it is not there; the message names the range.
-        TypeError: Where it is not an integer.
+        IndexError: If it is not among them; the message names the range.
+        TypeError: If it is not an integer.
     """
     if isinstance(number, bool):
         raise TypeError(f"{what} takes an integer, not {number}.")
@@ -27,10 +27,10 @@ def position(number: int, numbers: Sequence[int], what: str) -> int:
 
 
 def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:
-    """Return the numbers chosen by one number, several, or a slice of positions.
+    """Return the numbers selected by one number, several, or a slice of positions.
 
     Raises:
-        IndexError: Where one is not there, or none is left.
+        IndexError: If one is not among them, or the selection is empty.
     """
     if isinstance(index, slice):
         chosen = tuple(numbers[index])
@@ -44,7 +44,7 @@ def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) 
 
 
 def spoken(numbers: Sequence[int], what: str) -> str:
-    """Return "are layers 0 to 5" or the like, naming gaps one by one."""
+    """Return a phrase such as "are layers 0 to 5"; numbers with gaps are listed one by one."""
     if len(numbers) == 1:
         return f"is only {what} {numbers[0]}"
     if list(numbers) == list(range(numbers[0], numbers[0] + len(numbers))):
@@ -58,5 +58,5 @@ def listed(names: Iterable[str]) -> str:
 
 
 def spoken_range(numbers: Sequence[int]) -> str:
-    """Return "0 to 5", or the one number there is."""
+    """Return "0 to 5", or a single number."""
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])

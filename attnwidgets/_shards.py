@@ -1,4 +1,4 @@
-"""Shards of long work: run in this process, in a pool of processes, or by any executor; results in order."""
+"""Running shards of long work in this process, a pool of processes or any executor; results in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import uuid
 from collections import deque
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attnwidgets._progress import progress
@@ -20,16 +21,16 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 AHEAD = 2
-"""Shards in flight per worker, at most; finished ones that wait for their turn count too."""
+"""Largest number of shards in flight per worker, finished ones that wait for their turn included."""
 TRIES = 3
-"""How often a shard runs whose worker dies; in our own pool the last time is alone."""
+"""How often a shard runs if its worker dies; in our own pool the last time is alone."""
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Of our own processes: each computes in one thread, since its siblings have the other processors."""
+"""Environment of our own processes: each computes in one thread, and they share the processors."""
 
 
 @dataclass(frozen=True)
 class Finished(Generic[R]):
-    """A shard whose result is known (kept on disk): it takes its turn, but nothing runs."""
+    """A shard whose result is known (kept on disk): it takes its turn, but does not run."""
 
     result: R
 
@@ -44,22 +45,21 @@ def run_shards(
     total: int | None = None,
     kept: str = "",
 ) -> Generator[tuple[int, R], None, None]:
-    """Yield (number of the shard, what the function returns for it), in the order of the shards.
+    """Yield (number of the shard, the function's result for it), in the order of the shards.
 
-    Shards are taken as workers come free, so that `shards` may be a stream; at most `AHEAD` per worker are
-    held. One whose worker dies runs again, up to `TRIES` times, in a new pool where `jobs` is a number, else
-    where the executor survives. An interrupt, an exception, or a caller who closes the iterator cancels what
-    has not begun; our own pool ends at once.
+    Shards are taken as workers become free, so `shards` may be a generator; at most `AHEAD` per worker are
+    held. A shard whose worker dies runs again, up to `TRIES` times, in a new pool if `jobs` is a number, or
+    in the executor if it survives. An interrupt, an exception, or closing the iterator cancels the shards
+    that have not begun; our own pool ends at once.
 
     Args:
-        function: What is done with a shard; it must pickle if it leaves this process, as must its results.
-        shards: The shards, or `Finished` ones. What belongs to one must not depend on `jobs`, if results
-            should not either.
-        jobs: How many processes share the shards, 1 being this one; or an executor, which is left open.
-        desc: What is being done, for the progress bar and errors ("comparing").
-        describe: Returns what a shard is called in errors ("texts 64 to 79").
-        total: How many shards there are, if known.
-        kept: A sentence for errors about what became of the shards that were finished.
+        function: Called with each shard; to leave this process, it and its results must pickle.
+        shards: The shards, or `Finished` ones. Results are independent of `jobs` if the shards are.
+        jobs: Number of processes that share the shards, 1 being this one; or an executor, which stays open.
+        desc: Description of the work, for the progress bar and errors ("comparing").
+        describe: Returns the name of a shard for errors ("texts 64 to 79").
+        total: Number of shards, if known.
+        kept: A sentence for errors about the results of finished shards.
 
     Raises:
         ValueError: If `jobs` is below 1.
@@ -73,8 +73,8 @@ def run_shards(
         )
     elif min(count, count if total is None else total) <= 1:
         steps = (
-            (place, shard.result if isinstance(shard, Finished) else function(shard))
-            for place, shard in enumerate(shards)
+            (number, shard.result if isinstance(shard, Finished) else function(shard))
+            for number, shard in enumerate(shards)
         )
     else:
         pool = _Pool(count if total is None else min(count, total))
@@ -83,9 +83,9 @@ def run_shards(
 
 
 def workers_of(jobs: int | Executor) -> int:
-    """Return how many shards run at once: the number given, or what an executor says of itself.
+    """Return how many shards run at once: the given number, or the workers of an executor.
 
-    Executors of the standard library and loky say it in `_max_workers`, mpi4py's in `num_workers`, Dask's by
+    Executors of the standard library and loky have it as `_max_workers`, mpi4py's as `num_workers`, Dask's as
     the threads of its client's workers (at least 1: a cluster may still be growing). For others it is the
     number of this machine's processors.
 
@@ -106,9 +106,9 @@ def workers_of(jobs: int | Executor) -> int:
             raise ValueError(f"jobs must be at least 1, not {count}.")
         return count
     for name in ("_max_workers", "num_workers"):
-        said = getattr(jobs, name, None)
-        if isinstance(said, int) and said > 0:
-            return said
+        workers = getattr(jobs, name, None)
+        if isinstance(workers, int) and workers > 0:
+            return workers
     client: Any = getattr(jobs, "_client", None)
     if hasattr(client, "nthreads"):
         threads: int = sum(client.nthreads().values())
@@ -119,20 +119,20 @@ def workers_of(jobs: int | Executor) -> int:
 def _shown(
     steps: Generator[tuple[int, R], None, None], desc: str, total: int | None
 ) -> Generator[tuple[int, R], None, None]:
-    """Yield steps under a progress bar, and close them whatever happens."""
+    """Yield steps under a progress bar, and close them on exit."""
     with closing(steps):
         yield from progress(steps, desc, total=total)
 
 
 class _Pool(Executor):
-    """Our own processes, which are made anew when one has died."""
+    """Our own processes, replaced when one of them has died."""
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
         self._pool: Any = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit to the pool; to a new one where it is broken."""
+        """Submit to the pool, or to a new one if it is broken."""
         try:
             if self._pool is not None:
                 return self._pool.submit(function, *args, **kwargs)
@@ -144,7 +144,7 @@ class _Pool(Executor):
         return self._pool.submit(function, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the processes, also those at work."""
+        """End the processes, including busy ones."""
         del cancel_futures
         if self._pool is not None:
             self._pool.shutdown(wait=wait, kill_workers=True)
@@ -155,27 +155,23 @@ class _Pool(Executor):
 class _Shard(Generic[S]):
     """A shard in flight."""
 
-    place: int
+    number: int
     content: S
     future: Future[Any]
     tries: int = 1
 
 
+@dataclass
 class _Flight(Generic[S, R]):
-    """The shards that an executor has at one time."""
+    """The shards that an executor holds at one time."""
 
-    def __init__(
-        self,
-        function: Callable[[S], R],
-        executor: Executor,
-        desc: str,
-        describe: Callable[[S], str],
-        kept: str,
-    ) -> None:
-        self._function, self._executor = function, executor
-        self._desc, self._describe, self._kept = desc, describe, kept
-        self._run = uuid.uuid4().hex
-        self._held: deque[_Shard[Any]] = deque()
+    _function: Callable[[S], R]
+    _executor: Executor
+    _desc: str
+    _describe: Callable[[S], str]
+    _kept: str
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _held: deque[_Shard[Any]] = field(default_factory=deque)
 
     def run(self, shards: Iterable[S | Finished[R]]) -> Generator[tuple[int, R], None, None]:
         """Yield (number, result) in the order of the shards."""
@@ -184,59 +180,56 @@ class _Flight(Generic[S, R]):
             self._fill(waiting)
             while self._held:
                 result = self._result(self._held[0])
-                place = self._held.popleft().place
+                number = self._held.popleft().number
                 self._fill(waiting)  # before the caller works on the result: no worker should wait for that
-                yield place, result
+                yield number, result
         finally:
-            for one in self._held:
-                one.future.cancel()
+            for shard in self._held:
+                shard.future.cancel()
             if isinstance(self._executor, _Pool):
                 self._executor.shutdown()
 
     def _fill(self, waiting: Iterator[tuple[int, S | Finished[R]]]) -> None:
         """Submit shards until enough are held or none is left."""
-        while len(self._held) < AHEAD * workers_of(self._executor):
-            try:
-                place, content = next(waiting)
-            except StopIteration:
-                return
-            self._held.append(_Shard(place, content, self._begun(place, content)))
+        free = max(0, AHEAD * workers_of(self._executor) - len(self._held))
+        for number, content in islice(waiting, free):
+            self._held.append(_Shard(number, content, self._begin(number, content)))
 
-    def _begun(self, place: int, content: S | Finished[R]) -> Future[Any]:
+    def _begin(self, number: int, content: S | Finished[R]) -> Future[Any]:
         future: Future[Any] = Future()
         if isinstance(content, Finished):
             future.set_result(content.result)
             return future
         try:
-            return self._submit(place, content, 1)
-        except BrokenExecutor as error:  # it is met when the shard's turn comes
+            return self._submit(number, content, 1)
+        except BrokenExecutor as error:  # it is handled when the shard's turn comes
             future.set_exception(error)
             return future
 
-    def _submit(self, place: int, content: S, tries: int) -> Future[Any]:
-        # Dask takes two calls with equal arguments for one, also if the first has failed.
-        return self._executor.submit(_call, self._function, content, (self._run, place, tries))
+    def _submit(self, number: int, content: S, tries: int) -> Future[Any]:
+        # Dask merges two calls with equal arguments, even if the first has failed.
+        return self._executor.submit(_call, self._function, content, (self._run, number, tries))
 
     def _result(self, first: _Shard[S]) -> R:
         """Return the result of the shard whose turn it is.
 
-        Where a pool breaks, every shard in it fails, whoever is to blame. They run again one by one, as their
-        turn comes; only what was submitted since the last turn runs beside. So the one that fails alone is
-        the one that is named.
+        If a pool breaks, every shard in it fails, whichever caused it. They run again one by one, as their
+        turn comes, together only with shards submitted since the last turn. So the shard that fails alone is
+        the one that the error names.
         """
-        while (error := _end_of(first.future)) is not None:
+        while (error := _failure(first.future)) is not None:
             if not _died(error):
                 raise error
-            self._again(first, error)
+            self._retry(first, error)
         return first.future.result()
 
-    def _again(self, shard: _Shard[S], error: BaseException) -> None:
+    def _retry(self, shard: _Shard[S], error: BaseException) -> None:
         """Submit a shard again whose worker died.
 
         Raises:
-            RuntimeError: Where that was tried often enough, or the executor takes no more.
+            RuntimeError: After too many tries, or if the executor accepts no more.
         """
-        name = f"{self._desc}: shard {shard.place} ({self._describe(shard.content)})"
+        name = f"{self._desc}: shard {shard.number} ({self._describe(shard.content)})"
         kept = f" {self._kept}" if self._kept else ""
         if shard.tries >= TRIES:
             raise RuntimeError(
@@ -245,7 +238,7 @@ class _Flight(Generic[S, R]):
             ) from error
         shard.tries += 1
         try:
-            shard.future = self._submit(shard.place, shard.content, shard.tries)
+            shard.future = self._submit(shard.number, shard.content, shard.tries)
         except BrokenExecutor as broken:
             others = f", and the {len(self._held) - 1} after it," if len(self._held) > 1 else ""
             raise RuntimeError(
@@ -258,18 +251,18 @@ def _call(function: Callable[[S], R], content: S, _: tuple[str, int, int]) -> R:
     return function(content)
 
 
-def _end_of(future: Future[Any]) -> BaseException | None:
-    """Wait for a future and return why it failed; None where it did not."""
+def _failure(future: Future[Any]) -> BaseException | None:
+    """Wait for a future and return why it failed, or None."""
     try:
         return future.exception()
-    except CancelledError as error:  # by the executor: we cancel nothing whose result we wait for
+    except CancelledError as error:  # by the executor: we cancel no future that we wait for
         return error
 
 
 def _died(error: BaseException) -> bool:
-    """Return whether it was the worker that failed, not what ran in it."""
+    """Return whether the worker failed, not the function that ran in it."""
     kind = type(error)
-    if kind.__module__.startswith("loky."):  # its other errors say that something cannot be pickled
+    if kind.__module__.startswith("loky."):  # its other errors are about pickling
         return kind.__name__ == "TerminatedWorkerError"
-    # Dask's error is no BrokenExecutor, since its cluster lives on.
+    # Dask's error is not a BrokenExecutor, since its cluster survives.
     return isinstance(error, (BrokenExecutor, CancelledError)) or kind.__name__ == "KilledWorker"

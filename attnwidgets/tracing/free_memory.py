@@ -65,8 +65,8 @@ def _limits() -> Iterator[int]:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     yield most - pages * resource.getpagesize() if most != resource.RLIM_INFINITY else sys.maxsize
     named = Path("/proc/self/cgroup")
-    own = re.search(r"^0::/(.*)$", named.read_text(), re.MULTILINE) if named.exists() else None
-    folder = Path("/sys/fs/cgroup", own.group(1) if own else "")
+    group_path = re.search(r"^0::/(.*)$", named.read_text(), re.MULTILINE) if named.exists() else None
+    folder = Path("/sys/fs/cgroup", group_path.group(1) if group_path else "")
     for group in (folder, *folder.parents):
         limit, used, table = (group / f"memory.{name}" for name in ("max", "current", "stat"))
         if limit.exists() and used.exists() and limit.read_text().strip().isdecimal():
@@ -95,9 +95,9 @@ def forceable(function: Callable[P, R]) -> Callable[P, R]:
         with forced(force):
             return function(*args, **kwargs)
 
-    own = inspect.signature(function)
+    signature = inspect.signature(function)
     option = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
-    vars(run)["__signature__"] = own.replace(parameters=[*own.parameters.values(), option])
+    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), option])
     return cast("Callable[P, R]", run)
 
 

@@ -37,20 +37,7 @@ _LAST = (
     "If it is outputs[-1]: in transformers 5 that is cross_attentions, which most models do not have; "
     "pass outputs.attentions. Otherwise:"
 )
-_SPECIAL = frozenset(
-    [
-        "[CLS]",
-        "[SEP]",
-        "[PAD]",
-        "<s>",
-        "</s>",
-        "<pad>",
-        "<bos>",
-        "<eos>",
-        "<|endoftext|>",
-        "<|begin_of_text|>",
-    ]
-)
+_SPECIAL = frozenset(["[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<bos>", "<eos>"])  # and "<|...|>"
 
 
 class GivenTrace(Trace):

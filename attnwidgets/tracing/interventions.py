@@ -104,7 +104,7 @@ class Intervention:
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
         self._model = unwrap(model.model if is_trace(model) else model)
-        self._entered: list[_Session] = []
+        self._entered: list[Session] = []
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
         """Return the weights [batch, head, query, key] that the call continues with."""
@@ -121,7 +121,7 @@ class Intervention:
         session = before
         if session is None or session.owner != _here():
             # A task inherits the interventions in force where it was started, and changes nothing there.
-            session = _Session(self._model, [] if before is None else [*before.active])
+            session = Session(self._model, [] if before is None else [*before.active])
             session.begin()
             changers.set((*changers.get(), session))
         session.active.append(self)
@@ -153,15 +153,15 @@ def _here() -> tuple[int, int]:
     return threading.get_ident(), id(task)
 
 
-def _session_of(model: nn.Module) -> _Session | None:
-    own = origin(model)
-    return next((session for session in reversed(_sessions()) if session.model is own), None)
+def _session_of(model: nn.Module) -> Session | None:
+    original = origin(model)
+    return next((session for session in reversed(_sessions()) if session.model is original), None)
 
 
-def _sessions() -> list[_Session]:
+def _sessions() -> list[Session]:
     """Return the sessions that this thread and task is in, the innermost last."""
     # A task that was started inside a `with` block remembers it after its end.
-    return [changer for changer in changers.get() if isinstance(changer, _Session) and changer.active]
+    return [session for session in changers.get() if session.active]
 
 
 def interventions(model: Any = None) -> tuple[Intervention, ...]:
@@ -224,7 +224,7 @@ class _Pass(threading.local):
 
 
 @dataclass(eq=False)
-class _Session:
+class Session:
     """One model with the interventions in force on it, for the calls of one thread and task.
 
     Args:
@@ -300,7 +300,7 @@ class _Session:
     def weigh(
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
     ) -> Tensor:
-        """Apply the interventions to a call's weights, in order."""
+        """Apply the interventions to a call's weights, in order; unchanged weights are the same object."""
         current = self._pass
         current.calls += 1
         current.turns = Turns(self._table) if current.turns is None else current.turns
@@ -308,13 +308,13 @@ class _Session:
         if place is None:
             return weights
         stack, layer = place
-        own = origin(module)
-        if not current.running and sum(attention.module is own for attention in self._table[stack]) > 1:
+        original = origin(module)
+        if not current.running and sum(attention.module is original for attention in self._table[stack]) > 1:
             raise UnsupportedModelError(
                 f"a block of {type(self.model).__name__} that serves as several layers was called by "
                 "itself, so an intervention cannot tell which layer it is."
             )
-        first_query, first_key = self._positions(own, stack, query, key, settings)
+        first_query, first_key = self._positions(original, stack, query, key, settings)
         seen = current.seen = Seen(stack, layer, query, key, settings, first_query, first_key)
         plain = weights
         for intervention in self.active:

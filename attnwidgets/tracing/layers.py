@@ -77,8 +77,8 @@ class RecordedLayer:
         """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
         if not isinstance(added, torch.Tensor) or added.dim() != MAPS:
             return added
-        own = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
-        return own[:, :, : self.queries, : self.keys]
+        part = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
+        return part[:, :, : self.queries, : self.keys]
 
     def query_key(self) -> tuple[Tensor, Tensor]:
         """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""

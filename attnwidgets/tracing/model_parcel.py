@@ -18,8 +18,12 @@ from attnwidgets.tracing.recording.run import load_model, load_named, load_token
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
 
     from attnwidgets._parcels import Parcel
+
+# How each is identified, and loaded by its name.
+_KINDS = {"model": (fingerprint_of, load_model), "tokenizer": (tokenizer_fingerprint, load_tokenizer)}
 
 
 @dataclass(frozen=True)
@@ -68,25 +72,22 @@ class Reader:
         if stays(jobs):
             yield Carried(Here(self.model), Here(self.tokenizer))
             return
-        model, tokenizer = self._model_name, self._tokenizer_name
         with (
-            parcel(
-                self.model,
-                jobs,
-                kind="model",
-                what=f"model {model!r}" if model else f"model, a {type(self.model).__name__},",
-                check=fingerprint_of,
-                make=partial(load_model, model) if model else None,
-                fingerprint=self.fingerprints[0],
-            ) as model_parcel,
-            parcel(
-                self.tokenizer,
-                jobs,
-                kind="tokenizer",
-                what=f"tokenizer {tokenizer!r}" if tokenizer else "tokenizer",
-                check=tokenizer_fingerprint,
-                make=partial(load_tokenizer, tokenizer) if tokenizer else None,
-                fingerprint=self.fingerprints[1],
-            ) as tokenizer_parcel,
+            self._lent("model", self.model, self._model_name, jobs) as model,
+            self._lent("tokenizer", self.tokenizer, self._tokenizer_name, jobs) as tokenizer,
         ):
-            yield Carried(model_parcel, tokenizer_parcel)
+            yield Carried(model, tokenizer)
+
+    def _lent(
+        self, kind: str, value: Any, name: str, jobs: int | Executor
+    ) -> AbstractContextManager[Parcel | Here]:
+        check, load = _KINDS[kind]
+        return parcel(
+            value,
+            jobs,
+            kind=kind,
+            what=f"{kind} {name!r}" if name else f"{kind}, a {type(value).__name__},",
+            check=check,
+            make=partial(load, name) if name else None,
+            fingerprint=dict(zip(_KINDS, self.fingerprints, strict=True))[kind],
+        )

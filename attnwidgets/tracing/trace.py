@@ -313,8 +313,10 @@ class Trace:
     def rows_sum_to_one(self, stack: str | None = None) -> bool | None:
         """Return True if every layer's weights come from a softmax; None if only the numbers can tell."""
         layers = self._stack(stack).layers
-        own = all(isinstance(layer, RecordedLayer) and layer.call.weights is None for layer in layers)
-        return True if own else None
+        from_softmax = all(
+            isinstance(layer, RecordedLayer) and layer.call.weights is None for layer in layers
+        )
+        return True if from_softmax else None
 
     def is_signed(self, stack: str | None = None) -> bool:
         """Return whether weights may be negative; a model's own never are."""

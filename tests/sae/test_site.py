@@ -129,7 +129,7 @@ def test_embeddings_and_encoder_decoders_have_names_of_their_own():
         out = t5(input_ids=IDS, **starts, output_hidden_states=True)
     assert torch.equal(states_at(t5, "encoder.0.hook_resid_post", **starts), out.encoder_hidden_states[1])
     assert torch.equal(states_at(t5, "decoder.0.hook_resid_post", **starts), out.decoder_hidden_states[1])
-    with pytest.raises(ValueError, match="does not say which blocks are meant"):
+    with pytest.raises(ValueError, match="does not determine the blocks"):
         resolve_hook_point(t5, "blocks.0.hook_resid_post")
 
 
@@ -180,8 +180,8 @@ def test_the_first_name_that_is_there_counts():
         ("blocks.2.hook_resid_post", r"there is no block 2 in BertForMaskedLM, which has 2 \(0 to 1\)"),
         ("blocks.1.hook_resid_pst", "Did you mean 'hook_resid_post'"),
         ("blocks.1.hook_mlp_in", "is not known"),
-        ("hook_rotary", "is no hook that is known"),
-        ("bert.encoder.layer.1.outputs", r"no module of BertForMaskedLM\. Did you mean .*Its blocks are"),
+        ("hook_rotary", "is not a known hook"),
+        ("bert.encoder.layer.1.outputs", r"not a module of BertForMaskedLM\. Did you mean .*Its blocks are"),
     ],
 )
 def test_places_that_are_not_there_say_what_is(name, message):

@@ -250,7 +250,7 @@ def test_blocks_that_are_not_known_are_refused_by_name() -> None:
     ("family", "stack", "place", "where"),
     [
         ("GPT-2", "self", "transformer.h.1.mlp.c_fc", r"layer 1 \(transformer.h.1\) of stack 'self'"),
-        ("T5", "cross", "encoder.block.1.layer.1.DenseReluDense.wo", r"layer 1 \(encoder.block.1\) of stack"),
+        ("T5", "cross", "encoder.block.1.layer.1.DenseReluDense.wo", r"encoder.block.1\) of stack 'encoder'"),
         ("T5", "decoder", "decoder.block.0.layer.1.EncDecAttention.o", r"layer 0 \(decoder.block.0\)"),
         ("BERT", "self", "bert.embeddings.LayerNorm", r"input of layer 0 .* already holds NaN"),
     ],

@@ -1,1 +1,1 @@
-"""Hook points of a model, and hooks that read or change the states that pass there."""
+"""Hook points of a model, and hooks that read or change the states there."""

@@ -1,4 +1,4 @@
-"""A tap on a site: see what passes there, or let something else pass, in whatever calls the model."""
+"""Hooks: read or replace the states at a hook point, in every call of the model."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.hooks.hook_point import HookPoint
 
-    # What passes [batch, token, width] -> what goes on instead, or None to let it pass.
+    # states [batch, token, width] -> their replacement, or None to leave them
     Change = Callable[[Tensor], Tensor | None]
 
 
-class _Reached(Exception):  # noqa: N818 - not a fault: the rest of the pass is not needed
-    """Ends a pass where its site has been seen."""
+class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
+    """Ends a pass once its hook point has been reached."""
 
 
 class Hook:
-    """What happens at a site.
+    """A hook at a hook point.
 
     Args:
-        model: Without wrappers.
-        site: Where.
+        model: The model without wrappers.
+        site: The hook point.
         change: Called with the states of every pass.
-        first: Whether to act before other hooks of the module, so that they see what it lets pass.
-        own: Whose passes these are: whether a call is one of them. All are, of a twin.
+        first: Whether to run before other hooks of the module, so that they see the changed states.
+        own: Returns whether the current call is one to act on; by default all are, as for a twin.
 
     Attributes:
-        passes: How often states have passed.
+        passes: Number of passes so far.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Hook:
 
     @property
     def said(self) -> str:
-        """What is done to the states, by all that it depends on; "" where whoever does it does not say."""
+        """A description of the change with everything it depends on; "" if `change` has none."""
         return str(getattr(getattr(self._change, "__self__", None), "said", ""))
 
     def remove(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
@@ -78,7 +78,7 @@ class Hook:
         if self._own():
             self._call = -1
 
-    def _passed(self, states: Tensor) -> Tensor:
+    def _replaced(self, states: Tensor) -> Tensor:
         self._call += 1
         if self.site.call is not None and self.site.call != self._call:
             return states
@@ -91,26 +91,24 @@ class Hook:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if not self._own():
             return None
-        for place, value in enumerate(args):
+        for index, value in enumerate(args):
             if _is_states(value):
-                return (*args[:place], self._passed(value), *args[place + 1 :]), kwargs
+                return (*args[:index], self._replaced(value), *args[index + 1 :]), kwargs
         for name in sorted(kwargs, key=lambda name: name != "hidden_states"):
             if _is_states(kwargs[name]):
-                return args, kwargs | {name: self._passed(kwargs[name])}
+                return args, kwargs | {name: self._replaced(kwargs[name])}
         raise UnsupportedModelError(
-            f"site {self.site.name!r}: {type(module).__name__} is given no hidden states."
+            f"site {self.site.name!r}: {type(module).__name__} receives no hidden states."
         )
 
     def _after(self, module: nn.Module, _: tuple[Any, ...], output: Any) -> Any:
         if not self._own():
             return None
         if _is_states(output):
-            return self._passed(output)
+            return self._replaced(output)
         if isinstance(output, (tuple, list)) and output and _is_states(output[0]):
-            rest = (self._passed(output[0]), *output[1:])
-            if hasattr(output, "_make"):
-                return output._make(rest)
-            return type(output)(rest)
+            items = (self._replaced(output[0]), *output[1:])
+            return output._make(items) if hasattr(output, "_make") else type(output)(items)
         raise UnsupportedModelError(
             f"site {self.site.name!r}: {type(module).__name__} returns {type(output).__name__}, not hidden "
             "states; name a module inside it."
@@ -123,22 +121,22 @@ def _is_states(value: Any) -> bool:
 
 @contextmanager
 def hooked(model: nn.Module, site: HookPoint, change: Change, *, first: bool = False) -> Iterator[Hook]:
-    """Let what passes a site of a borrowed model go through `change` until the block ends."""
-    tap = Hook(model, site, change, first=first)
+    """Apply `change` to the states at a hook point of a borrowed model; the hook is removed on exit."""
+    hook = Hook(model, site, change, first=first)
     try:
-        yield tap
+        yield hook
     finally:
-        tap.remove()
+        hook.remove()
 
 
 @contextmanager
 def reading(model: nn.Module, site: HookPoint) -> Iterator[Callable[..., Tensor]]:
-    """Yield a function that runs a borrowed model on inputs up to a site and returns its states there.
+    """Yield a function that runs a borrowed model on inputs up to a hook point and returns the states there.
 
-    The states are [batch, token, width], as the model computes them. What lies behind the site is not run.
+    The states are [batch, token, width], as the model computes them. The rest of the model does not run.
 
     Raises:
-        UnsupportedModelError: Where a pass does not reach the site.
+        UnsupportedModelError: If a pass does not reach the hook point.
     """
     seen: list[Tensor] = []
 

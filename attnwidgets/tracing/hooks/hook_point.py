@@ -1,24 +1,25 @@
-"""Sites: where an SAE's states are in a model, by the name of a module or of a TransformerLens hook.
+"""Hook points: where states are in a model, by the name of a module or of a TransformerLens hook.
 
-A Hugging Face name is a module's path ("encoder.layer.2", "model.layers.5.self_attn.o_proj"), perhaps with
-".output" (what is meant without it) or ".input"; a path may begin further in or further out than the model's
-own, as "layers.5" or "model.layers.5" do. A hook name is one of
+A Hugging Face name is a module's path ("encoder.layer.2", "model.layers.5.self_attn.o_proj"), optionally with
+".output" (the default) or ".input"; a path may begin further in or further out than the model's own, as
+"layers.5" or "model.layers.5" do. A hook name is one of
 
-    blocks.L.hook_resid_pre    what block L is given
+    blocks.L.hook_resid_pre    the input of block L
     blocks.L.hook_resid_mid    the residual stream between its attention and its MLP
-    blocks.L.hook_resid_post   what block L returns
-    blocks.L.hook_attn_out     what its attention adds to the stack
-    blocks.L.hook_mlp_out      what its MLP adds
-    blocks.L.attn.hook_z       what its heads return, side by side, before the output projection
+    blocks.L.hook_resid_post   the output of block L
+    blocks.L.hook_attn_out     what its attention adds to the residual stream
+    blocks.L.hook_mlp_out      what its MLP adds to the residual stream
+    blocks.L.attn.hook_z       the concatenated outputs of its heads, before the output projection
     blocks.L.mlp.hook_post     its MLP's hidden units
-    hook_embed                 what the embedding of tokens returns
+    hook_embed                 the output of the token embedding
 
-with "encoder.L." or "decoder.L." in place of "blocks.L." where a model has two stacks of blocks.
+with "encoder.L." or "decoder.L." instead of "blocks.L." in a model with two stacks of blocks.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +33,7 @@ from attnwidgets.tracing.block_names import block_lists
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from attnwidgets.tracing.algebra.block_layout import Layout
 
@@ -41,15 +42,15 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True)
 class HookPoint:
-    """A place in a model.
+    """A hook point of a model.
 
     Args:
-        name: What it was asked for by.
+        name: The name that was resolved to it.
         module: The module's path in the (unwrapped) model.
-        side: Whether its states are what the module is given or what it returns.
-        call: Which of the module's calls in a pass, where blocks share one module (ALBERT); None for any.
+        side: Whether its states are the module's input or output.
+        call: Index of the module's call in a pass, if blocks share one module (ALBERT); None for any call.
         residual: Whether its states are as wide as the residual stream.
-        block: Number of the block it belongs to; None outside of blocks.
+        block: Number of the block it belongs to; None outside blocks.
     """
 
     name: str
@@ -64,9 +65,9 @@ _Answer = tuple[str, Side]  # a module in a block, and its side
 
 
 def _attn_out(layout: Layout, block: nn.Module) -> _Answer | None:
-    # What is no module scales by a number, which no hook sees.
-    named = layout.after if isinstance(_part(block, layout.after), nn.Module) else layout.out
-    return named, "output"
+    # If it is not a module, it scales by a number, without a hook point.
+    path = layout.after if isinstance(_part(block, layout.after), nn.Module) else layout.out
+    return path, "output"
 
 
 def _mlp_out(layout: Layout, block: nn.Module) -> _Answer | None:
@@ -80,7 +81,7 @@ def _between(layout: Layout) -> _Answer | None:
 
 
 def _hidden_units(layout: Layout, block: nn.Module) -> _Answer | None:
-    """The last projection of the MLP: what it is given are the hidden units."""
+    """Return the last projection of the MLP, whose input are the hidden units."""
     last = [
         f"{path}.{name}".rstrip(".")
         for path in layout.mlp
@@ -91,17 +92,17 @@ def _hidden_units(layout: Layout, block: nn.Module) -> _Answer | None:
 
 
 def _part(block: nn.Module, path: str) -> Any:
-    found: Any = block
+    part: Any = block
     for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
+        part = getattr(part, name, None)
+    return part
 
 
 def _modules(part: Any) -> list[tuple[str, nn.Module]]:
     return list(part.named_modules()) if isinstance(part, nn.Module) else []
 
 
-# What describes a block says where a hook is.
+# A block's layout tells where its hooks are.
 _HOOKS: Mapping[str, Callable[[Layout, nn.Module], _Answer | None]] = {
     "hook_attn_out": _attn_out,
     "hook_mlp_out": _mlp_out,
@@ -121,36 +122,38 @@ _EMBEDDING = "hook_embed"
 
 
 def resolve_hook_point(model: nn.Module, name: str, *others: str) -> HookPoint:
-    """Return where a name is in a model; the first of several that is there.
+    """Return the hook point of a name in a model; of several names, the first that exists.
 
     Args:
-        model: Without wrappers (`attnwidgets.tracing.recording.borrow.unwrap`).
-        name: As the module says above.
-        others: Names to try where that one is not there.
+        model: The model without wrappers (`attnwidgets.tracing.recording.borrow.unwrap`).
+        name: A module's path or a hook name; see the module's docstring.
+        others: Names to try if that one does not exist.
 
     Raises:
-        ValueError: If there is no such module, block or hook; the message names what there is.
+        ValueError: If there is no such module, block or hook; the message lists those that exist.
         UnsupportedModelError: If the hook is not described for this family of models.
     """
     if not name:
         raise ValueError(
-            "site is not known: the SAE's files do not say where its states are. Pass site=, as "
+            "site is not known: the SAE's files do not say where its states are. Pass site=, for example "
             '"blocks.5.hook_resid_post" or a module of the model.'
         )
     try:
         return _by_hook(model, name) or _by_module(model, name)
     except ValueError:
-        found = [place for place in (_site_or_none(model, other) for other in others) if place is not None]
-        if not found:
+        points = _existing(model, others)
+        if not points:
             raise
-        return found[0]
+        return points[0]
 
 
-def _site_or_none(model: nn.Module, name: str) -> HookPoint | None:
-    try:
-        return resolve_hook_point(model, name)
-    except ValueError:
-        return None
+def _existing(model: nn.Module, names: Iterable[str]) -> list[HookPoint]:
+    """Return the hook points of the names that exist in a model."""
+    points = []
+    for name in names:
+        with suppress(ValueError):
+            points.append(resolve_hook_point(model, name))
+    return points
 
 
 def _by_hook(model: nn.Module, name: str) -> HookPoint | None:
@@ -159,16 +162,14 @@ def _by_hook(model: nn.Module, name: str) -> HookPoint | None:
         embedding = ask() if callable(ask) else None
         path = next((path for path, module in model.named_modules() if module is embedding), None)
         if embedding is None or path is None:
-            raise UnsupportedModelError(
-                f"{name}: {type(model).__name__} does not name its embedding of tokens."
-            )
+            raise UnsupportedModelError(f"{name}: {type(model).__name__} does not name its token embedding.")
         return HookPoint(name, path, residual=True)
-    found = _IN_BLOCK.fullmatch(name)
-    if found is None:
+    match = _IN_BLOCK.fullmatch(name)
+    if match is None:
         if "hook_" in name:
-            raise ValueError(f"site {name!r} is no hook that is known: {_listing(model)}")
+            raise ValueError(f"site {name!r} is not a known hook. {_listing(model)}")
         return None
-    stack, number, hook = found.group(1), int(found.group(2)), found.group(3)
+    stack, number, hook = match[1], int(match[2]), match[3]
     hook = "attn.hook_z" if hook == "hook_z" else hook
     if hook not in _HOOK_NAMES:
         raise ValueError(
@@ -183,17 +184,17 @@ def _by_hook(model: nn.Module, name: str) -> HookPoint | None:
 
 
 def _block(model: nn.Module, stack: str, number: int, name: str) -> tuple[str, nn.Module, int | None]:
-    """Return a block's path, the block, and which of its calls it is where blocks share one module."""
-    found = block_lists(model)
+    """Return a block's path, the block, and the index of its call if blocks share one module."""
+    lists = block_lists(model)
     if stack != "blocks":
-        found = {path: blocks for path, blocks in found.items() if stack in path.split(".")}
-    if len(found) != 1:
-        has = f"has {listed(found)}" if found else "has no list of blocks that attend"
+        lists = {path: blocks for path, blocks in lists.items() if stack in path.split(".")}
+    if len(lists) != 1:
+        has = f"has {listed(lists)}" if lists else "has no list of blocks that attend"
         raise ValueError(
-            f"site {name!r} does not say which blocks are meant: {type(model).__name__} {has}. "
+            f"site {name!r} does not determine the blocks: {type(model).__name__} {has}. "
             "Name the module instead, by its path in the model."
         )
-    path, blocks = next(iter(found.items()))
+    path, blocks = next(iter(lists.items()))
     depth = getattr(getattr(model, "config", None), "num_hidden_layers", len(blocks))
     shared = len(blocks) == 1 and isinstance(depth, int) and depth > 1
     count = depth if shared else len(blocks)
@@ -202,12 +203,12 @@ def _block(model: nn.Module, stack: str, number: int, name: str) -> tuple[str, n
             f"site {name!r}: there is no block {number} in {type(model).__name__}, which has {count} "
             f"(0 to {count - 1})."
         )
-    at = 0 if shared else number
-    return f"{path}.{at}", blocks[at], number if shared else None
+    index = 0 if shared else number
+    return f"{path}.{index}", blocks[index], number if shared else None
 
 
 def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: str) -> tuple[str, Side]:
-    """Return a module of a block and its side, by the descriptions of blocks that fit."""
+    """Return a module of a block and its side, by the layouts that fit the block."""
     fits = _layouts(model, path)
     if not fits:
         # Some blocks are groups of one (ALBERT).
@@ -218,14 +219,14 @@ def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: s
             if fits:
                 block = model.get_submodule(path)
                 break
-    # The descriptions that ask for most stand first; others of the same modules may mean something else.
+    # The most specific layouts come first; others with the same modules may mean something else.
     same = [layout for layout in fits if layout.paths == fits[0].paths]
     answers = {_HOOKS[hook](layout, block) for layout in same}
     answer = answers.pop() if len(answers) == 1 else None
     if answer is None:
         why = "can be read in two ways" if answers else "is not described"
         raise UnsupportedModelError(
-            f"site {name!r}: {hook} of {type(block).__name__} {why} here; name the module instead, by its "
+            f"site {name!r}: {hook} of {type(block).__name__} {why}; name the module instead, by its "
             "path in the model, with .input or .output."
         )
     return f"{path}.{answer[0]}", answer[1]
@@ -233,9 +234,9 @@ def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: s
 
 def _layouts(model: nn.Module, path: str) -> list[Layout]:
     attentions = dict.fromkeys(layout.attention for layout in LAYOUTS)
-    found = [fit for name in attentions for fit in _around(model, path, name)]
-    places = {(layout.family, layout.order): place for place, layout in enumerate(LAYOUTS)}
-    return sorted(found, key=lambda layout: places[layout.family, layout.order])
+    fits = [fit for name in attentions for fit in _around(model, path, name)]
+    ranks = {(layout.family, layout.order): rank for rank, layout in enumerate(LAYOUTS)}
+    return sorted(fits, key=lambda layout: ranks[layout.family, layout.order])
 
 
 def _around(model: nn.Module, path: str, attention: str) -> list[Layout]:
@@ -253,16 +254,16 @@ def _by_module(model: nn.Module, name: str) -> HookPoint:
     if end in {"input", "output"}:
         tries.append((stem, "input" if end == "input" else "output"))
     for path, side in tries:
-        found = _placed(path, known)
-        if found is not None:
-            return _module_site(model, name, found, side)
+        own_path = _own_path(path, known)
+        if own_path is not None:
+            return _module_point(model, name, own_path, side)
     raise ValueError(
-        f"site {name!r} is no module of {type(model).__name__}.{suggest(name, known)} {_listing(model)}"
+        f"site {name!r} is not a module of {type(model).__name__}.{suggest(name, known)} {_listing(model)}"
     )
 
 
-def _placed(path: str, known: set[str]) -> str | None:
-    """Return a path that may begin further in, or further out, than the model's own paths do."""
+def _own_path(path: str, known: set[str]) -> str | None:
+    """Return the model's own path for one that may begin further in or further out."""
     if path in known:
         return path
     ends = [other for other in known if other.endswith(f".{path}")]
@@ -273,7 +274,7 @@ def _placed(path: str, known: set[str]) -> str | None:
     return next((tail for tail in shorter if tail in known), None)
 
 
-def _module_site(model: nn.Module, name: str, path: str, side: Side) -> HookPoint:
+def _module_point(model: nn.Module, name: str, path: str, side: Side) -> HookPoint:
     for blocks, modules in block_lists(model).items():
         parts = path.removeprefix(f"{blocks}.").split(".")
         if path.startswith(f"{blocks}.") and parts[0].isdigit() and int(parts[0]) < len(modules):
@@ -289,20 +290,19 @@ def _listing(model: nn.Module) -> str:
 
 
 def hook_points_of_blocks(model: nn.Module) -> list[HookPoint]:
-    """Return where the residual stream can be read in models with one stack of blocks, by hook names."""
+    """Return the hook points of the residual stream in a model with one stack of blocks, by hook names."""
     names = ["hook_embed", "blocks.0.hook_resid_pre"]
     for blocks in block_lists(model).values():
         depth = max(len(blocks), getattr(getattr(model, "config", None), "num_hidden_layers", 0) or 0)
         hooks = ("hook_resid_post", "hook_mlp_out", "hook_attn_out")
         names += [f"blocks.{number}.{hook}" for number in range(depth) for hook in hooks]
-    return [place for place in (_site_or_none(model, name) for name in names) if place is not None]
+    return _existing(model, names)
 
 
 def hook_name(model: nn.Module, site: HookPoint) -> str:
-    """Return a TransformerLens name of a site; its own name where there is none for it."""
+    """Return the TransformerLens name of a hook point, or its own name if it has none."""
     if _IN_BLOCK.fullmatch(site.name) or site.name == _EMBEDDING:
         return site.name
-    found = block_lists(model)
-    if site.block is None or len(found) != 1 or not site.residual:
+    if site.block is None or len(block_lists(model)) != 1 or not site.residual:
         return site.name
     return f"blocks.{site.block}.hook_resid_{'pre' if site.side == 'input' else 'post'}"

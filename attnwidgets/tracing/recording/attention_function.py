@@ -8,7 +8,7 @@ architecture.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,10 +16,12 @@ from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.row_selection import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterator
 
     from torch import Tensor, nn
+
+    from attnwidgets.tracing.interventions import Session
+    from attnwidgets.tracing.recording.recorder import Recording
 
 HEADS, QUERIES = -3, -2
 """Axes of attention weights, and of masks and biases."""
@@ -57,66 +59,18 @@ class UnsupportedModelError(ValueError):
     """The attention of a model cannot be recorded faithfully; the message says why and what still works."""
 
 
-class Observer(Protocol):
-    """Sees every attention call, and may replace weights and values."""
-
-    def keep_unread(
-        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
-    ) -> bool:
-        """Record a call without its weights; return False, recording nothing, if weights are needed."""
-
-    def see(
-        self,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        weights: Tensor,
-        settings: dict[str, Any],
-        *,
-        changed: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to continue with.
-
-        `changed` says that the weights differ from those that follow from queries and keys.
-        """
-
-    def done(self, module: nn.Module, output: Tensor) -> None:
-        """Receive the head outputs [batch, head, query, dim]."""
-
-
-class Changer(Protocol):
-    """Changes the attention of modules for calls from the same thread and task."""
-
-    @property
-    def active(self) -> Sequence[object]:
-        """The interventions in force."""
-
-    @property
-    def modules(self) -> AbstractSet[nn.Module]:
-        """The attention modules of the model that it changes."""
-
-    def weigh(
-        self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
-    ) -> Tensor:
-        """Return the weights [batch, head, query, key] to continue with; the same object if unchanged."""
-
-    def write(self, module: nn.Module, output: Tensor) -> Tensor:
-        """Return the head outputs [batch, head, query, dim] to continue with."""
-
-
 # Context variables, so that recordings and changes of one thread or task never affect calls of another.
-changers: ContextVar[tuple[Changer, ...]] = ContextVar("attnwidgets_changers", default=())
-observer: ContextVar[Observer | None] = ContextVar("attnwidgets_observer", default=None)
+changers: ContextVar[tuple[Session, ...]] = ContextVar("attnwidgets_changers", default=())
+observer: ContextVar[Recording | None] = ContextVar("attnwidgets_observer", default=None)
 
 
-def changer_of(module: nn.Module) -> Changer | None:
+def changer_of(module: nn.Module) -> Session | None:
     """Return what changes the attention of a module, or of what it is a twin of; None if nothing does."""
     in_force = changers.get()
-    own = origin(module) if in_force else module
+    original = origin(module) if in_force else module
     # A task that was started inside a `with` block remembers it after its end.
     return next(
-        (changer for changer in reversed(in_force) if changer.active and own in changer.modules), None
+        (changer for changer in reversed(in_force) if changer.active and original in changer.modules), None
     )
 
 
@@ -177,8 +131,8 @@ def weights_by_blocks(query: Tensor, key: Tensor, settings: dict[str, Any]) -> I
     """
     key = repeat_heads(key, query.shape[1])
     for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], BLOCK_BYTES):
-        own = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
-        yield rows, attention_weights(query[:, :, rows], key, **own)
+        row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
+        yield rows, attention_weights(query[:, :, rows], key, **row_settings)
 
 
 def is_long(query: Tensor, key: Tensor) -> bool:

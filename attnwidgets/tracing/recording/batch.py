@@ -159,13 +159,13 @@ def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory
     """Return one sample's logits on the CPU; only the last position's if all exceed the byte budget."""
     if not isinstance(logits, torch.Tensor) or logits.shape[0] != batch:
         return None
-    own = logits[number]
-    if own.dim() > 1 and length is not None:
-        own = own[:length]
-    if own.dim() > 1 and own.nbytes > memory:
-        own = own[-1:]
+    sample_logits = logits[number]
+    if sample_logits.dim() > 1 and length is not None:
+        sample_logits = sample_logits[:length]
+    if sample_logits.dim() > 1 and sample_logits.nbytes > memory:
+        sample_logits = sample_logits[-1:]
     # A copy, so that a sample does not hold the whole batch.
-    return own.detach().to("cpu", copy=True)
+    return sample_logits.detach().to("cpu", copy=True)
 
 
 class _Axes:

@@ -130,9 +130,9 @@ def own_tokenizer(tokenizer: Any) -> Any:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return tokenizer
-    own = copy.copy(tokenizer)
-    vars(own)["_tokenizer"] = _unpadded(backend)
-    return own
+    private = copy.copy(tokenizer)
+    vars(private)["_tokenizer"] = _unpadded(backend)
+    return private
 
 
 def _unpadded(backend: Any) -> Any:

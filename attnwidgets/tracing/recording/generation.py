@@ -5,20 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
-# Options of a model's task: where its texts begin and end, and ids that it never writes.
-_OF_THE_MODEL = frozenset(
-    [
-        "pad_token_id",
-        "bos_token_id",
-        "eos_token_id",
-        "decoder_start_token_id",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "bad_words_ids",
-    ]
-)
+# Endings of the options of a model's task: where its texts begin and end, and ids that it never writes.
+_OF_THE_MODEL = ("_token_id", "suppress_tokens", "bad_words_ids")
 
 
 def greedy(model: Any, new: int) -> Any:
@@ -38,7 +26,7 @@ def greedy(model: Any, new: int) -> Any:
     # Whisper's own `generate` omits the decoder's first tokens, except in this mode.
     options = cast("Any", Alone)(max_new_tokens=new, force_unique_generate_call=True)
     for name, value in vars(model.generation_config).items():
-        if name in _OF_THE_MODEL or not hasattr(options, name):
+        if name.endswith(_OF_THE_MODEL) or not hasattr(options, name):
             setattr(options, name, copy.deepcopy(value))
     if options.pad_token_id is None:
         ends = options.eos_token_id

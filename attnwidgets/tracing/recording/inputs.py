@@ -109,10 +109,10 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
             if module.padding_idx is not None and module.num_embeddings == limit:
                 limit -= module.padding_idx + 1
             break
-    own = getattr(tokenizer, "model_max_length", None)
+    tokenizer_limit = getattr(tokenizer, "model_max_length", None)
     relative = getattr(config, "position_embedding_type", None) or ""
-    if "relative" in str(relative) and isinstance(own, int) and own < _NO_LIMIT:
-        return min(limit, own)
+    if "relative" in str(relative) and isinstance(tokenizer_limit, int) and tokenizer_limit < _NO_LIMIT:
+        return min(limit, tokenizer_limit)
     return limit
 
 

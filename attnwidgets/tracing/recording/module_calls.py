@@ -68,14 +68,14 @@ class Watch:
         self.around.append(tuple(self.stack))
         self.values.append(values)
 
-    def block_of(self, call: int, own: set[int], purpose: str) -> Invocation:
+    def block_of(self, call: int, stack_calls: set[int], purpose: str) -> Invocation:
         """Return the block of an attention call, given all calls of its stack."""
-        candidates = [outer for outer in self.around[call] if len(own.intersection(outer.calls)) == 1]
+        candidates = [outer for outer in self.around[call] if len(stack_calls.intersection(outer.calls)) == 1]
         elements = [outer for outer in candidates if id(outer.module) in self.elements]
         if elements:
             return elements[0]
         # No module list: the outermost module that is repeated, or the one around a single attention.
-        if len(own) > 1 and candidates:
+        if len(stack_calls) > 1 and candidates:
             return candidates[0]
         if len(candidates) > 2:  # noqa: PLR2004 - a model, a block and its attention
             return candidates[-2]

@@ -83,7 +83,13 @@ class Recording:
         *,
         changed: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Keep a call's inputs (its weights only if edited) and apply the edits."""
+        """Keep a call's inputs (its weights only if edited) and apply the edits.
+
+        `changed` says that the weights differ from those that follow from queries and keys.
+
+        Returns:
+            The weights [batch, head, query, key] and values [batch, kv head, key, dim] to continue with.
+        """
         unedited = weights
         for reader in self.readers:
             reader(len(self.calls), value)
@@ -96,7 +102,7 @@ class Recording:
     def keep_unread(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
     ) -> bool:
-        """Keep a call's inputs if no edit reads its weights."""
+        """Keep a call's inputs without its weights; keep nothing and return False if edits need weights."""
         if self.edits:
             return False
         for reader in self.readers:
@@ -112,7 +118,7 @@ class Recording:
         self.calls.append(Call(name, query.detach(), key.detach(), detached, weights))
 
     def done(self, module: nn.Module, output: Tensor) -> None:
-        """Pass a call's head outputs to the listeners."""
+        """Pass a call's head outputs [batch, head, query, dim] to the listeners."""
         for listener in self.listeners:
             listener(module, output)
 
@@ -212,13 +218,10 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
         # A KeyError comes from modules that choose their attention class by the implementation's name.
-        if isinstance(error, KeyError) and NAME not in str(error):
+        unknown = isinstance(error, KeyError)
+        if unknown and NAME not in str(error):
             raise
-        reason = (
-            str(error)
-            if isinstance(error, UnsupportedModelError)
-            else "it does not know registered attention"
-        )
+        reason = "it does not know registered attention" if unknown else str(error)
         return _returned(model, inputs, options, reason)
     except TypeError as error:
         refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -295,8 +298,8 @@ def _difference(
 
 def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     """Return the implementations that a recorded pass is compared with, in order; None is the user's own."""
-    own = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if own == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
+    chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if chosen == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
         return ("sdpa", "eager")
     return (None, "eager")
 

@@ -1,1 +1,1 @@
-"""Tokens as a reader sees them, and the units in which they are read."""
+"""Tokens as readers see them, and the units in which they are read."""

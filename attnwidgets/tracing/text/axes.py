@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """Tokens and where they lie in the text (or in the two texts of a pair).
+    """Tokens and their positions in the text (or in the two texts of a pair).
 
     Args:
         tokens: Display strings.
-        spans: Character span of each token in the text of its segment; empty for specials.
-        special: Which tokens are special.
+        spans: Character span of each token in the text of its segment; empty for special tokens.
+        special: Whether each token is special.
         segment: 0 or 1 per token.
         texts: The text of each segment.
         words: Words given by the user for each segment, or None to find them.
@@ -46,9 +46,9 @@ class Text:
         """Return the axis with units token, word, sentence and paragraph.
 
         Args:
-            rule: How words are found where they are not given: a name in `words.RULES`.
+            rule: The rule by which words are found if they are not given: a name in `words.RULES`.
         """
-        # Segments are laid one after the other, so that one pass over characters serves both texts.
+        # Segments are concatenated, so that one pass over characters serves both texts.
         whole = ""
         words: list[tuple[int, int]] = []
         sentences: list[tuple[int, int]] = []
@@ -57,8 +57,8 @@ class Text:
         for text, given in zip(self.texts, self.words, strict=False):
             start = len(whole)
             starts.append(start)
-            found = word_spans(text, rule) if given is None else given_spans(text, given)
-            words += [(start + b, start + e) for b, e in found]
+            in_text = word_spans(text, rule) if given is None else given_spans(text, given)
+            words += [(start + b, start + e) for b, e in in_text]
             sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
             paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
             whole += text + "\n"
@@ -69,7 +69,7 @@ class Text:
         trimmed = [trim(whole, begin, end) for begin, end in spans]
         arguments = (trimmed, self.special, self.tokens)
         units = {
-            "token": Unit("token", self.tokens, tuple((i,) for i in range(len(self.tokens))), self.special),
+            "token": Unit("token", self.tokens, _each(len(self.tokens)), self.special),
             "word": unit_from_spans("word", whole, words, *arguments, GIVEN if any(self.words) else rule),
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
             "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
@@ -80,10 +80,10 @@ class Text:
 
 
 def trim(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Return a token's span without leading blanks, which are no part of a word.
+    """Return a token's span without leading blanks, which do not belong to a word.
 
-    A token that is one space only ("␣" before a digit, or before a character of many bytes) goes with the
-    character after it; longer blanks and line ends stand alone.
+    A token that is a single space ("␣" before a digit, or before a character of several bytes) belongs to the
+    character after it; longer blanks and line ends are elements of their own.
     """
     if text[begin:end].strip():
         return end - len(text[begin:end].lstrip()), end
@@ -111,44 +111,43 @@ def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:
         return numbered(n)
     high, wide = (size, size) if isinstance(size, int) else tuple(size)[-2:]
     rows, columns = height // high, width // wide
-    apart = n - rows * columns
-    if rows * columns == 0 or apart < 0:
+    n_special = n - rows * columns
+    if rows * columns == 0 or n_special < 0:
         return numbered(n)
-    registers = min(int(getattr(config, "num_register_tokens", 0) or 0), max(apart - 1, 0))
-    heads = ["[CLS]", *(["[DIST]"] * (apart - registers - 1))][:apart]
+    registers = min(int(getattr(config, "num_register_tokens", 0) or 0), max(n_special - 1, 0))
+    heads = ["[CLS]", *(["[DIST]"] * (n_special - registers - 1))][:n_special]
     labels = (
         *heads,
         *(f"[REG{i}]" for i in range(registers)),
         *(f"{r},{c}" for r in range(rows) for c in range(columns)),
     )
-    special = (True,) * apart + (False,) * (rows * columns)
-    spans = tuple((i,) for i in range(n))
-    units = {
-        "token": Unit("token", labels, spans, special),
-        "patch": Unit("patch", labels, spans, special, grid=(rows, columns)),
-    }
-    return TokenAxis(labels, units)
+    special = (True,) * n_special + (False,) * (rows * columns)
+    return _media_axis(Unit("patch", labels, _each(n), special, grid=(rows, columns)))
 
 
 def frame_axis(n: int, step: float) -> TokenAxis:
     """Return the axis of audio frames of `step` seconds each."""
     times = tuple((i * step, (i + 1) * step) for i in range(n))
     labels = tuple(f"{begin:.2f}s" for begin, _ in times)
-    spans = tuple((i,) for i in range(n))
-    apart = (False,) * n
-    units = {
-        "token": Unit("token", labels, spans, apart),
-        "frame": Unit("frame", labels, spans, apart, times=times),
-    }
-    return TokenAxis(labels, units)
+    return _media_axis(Unit("frame", labels, _each(n), (False,) * n, times=times))
+
+
+def _media_axis(unit: Unit) -> TokenAxis:
+    """Return the axis whose tokens are the elements of a unit."""
+    token = Unit("token", unit.labels, unit.spans, unit.special)
+    return TokenAxis(unit.labels, {"token": token, unit.name: unit})
+
+
+def _each(n: int) -> tuple[tuple[int, ...], ...]:
+    return tuple((i,) for i in range(n))
 
 
 def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
-    """Return an axis with `extra` positions before it that stand for no token (a PEFT prefix)."""
+    """Return an axis with `extra` positions before it that have no token (a PEFT prefix)."""
     names = tuple(f"[P{i}]" for i in range(extra))
     units = {}
     for name, unit in axis.units.items():
-        spans = (*((i,) for i in range(extra)), *(tuple(i + extra for i in span) for span in unit.spans))
+        spans = (*_each(extra), *(tuple(i + extra for i in span) for span in unit.spans))
         units[name] = Unit(
             name, (*names, *unit.labels), spans, (True,) * extra + unit.special, unit.grid, rule=unit.rule
         )

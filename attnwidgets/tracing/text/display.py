@@ -1,9 +1,10 @@
-"""Tokens as a reader should see them: decoded, with whitespace visible and characters whole."""
+"""Display strings of tokens: decoded, with visible whitespace and whole characters."""
 
 from __future__ import annotations
 
 import json
 import unicodedata
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
 
 SPACE, NEWLINE, TAB, RETURN = "␣", "↵", "⇥", "␍"
 CONTINUED = "⋯"
-"""Stands for a token that holds only later bytes of a character shown whole at the token before."""
+"""Shown for a token with only the later bytes of a character, which its first token shows whole."""
 UNKNOWN = "\ufffd"
-"""Stands for half a character."""
+"""Replaces half a character."""
 _VISIBLE = str.maketrans(
     {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
 )
@@ -23,7 +24,7 @@ _JOINED = "##"
 
 
 def well_formed(text: str) -> str:
-    """Return text that can be encoded: halves of a character are joined, and `UNKNOWN` stands for a lone one.
+    """Return text that can be encoded: halves of a character are joined, a lone half becomes `UNKNOWN`.
 
     Surrogates come from JSON, from file names and from texts that were cut between them.
     """
@@ -35,7 +36,7 @@ def well_formed(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text with its whitespace replaced by symbols that can be seen."""
+    """Return text with its whitespace replaced by visible symbols."""
     return text.translate(_VISIBLE)
 
 
@@ -63,7 +64,7 @@ def graphemes(text: str) -> list[tuple[int, int]]:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's map from printable characters to bytes: printable Latin-1 stands for itself."""
+    """Return GPT-2's map from printable characters to bytes: printable Latin-1 maps to itself."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
@@ -74,7 +75,7 @@ _BYTES = _byte_alphabet()
 
 @dataclass(frozen=True)
 class Piece:
-    """One token: its bytes, or None where it stands apart from the text (a special token).
+    """One token: its bytes, or None for a special token, which is not part of the text.
 
     Args:
         token: The token as the vocabulary spells it.
@@ -88,7 +89,7 @@ class Piece:
 def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:
     """Return how tokens spell text: "bytes", "metaspace", "wordpiece", "suffix" (`</w>`) or "plain".
 
-    A fast tokenizer's decoder says it; where there is none, the spelling of the tokens does.
+    A fast tokenizer's decoder tells; without one, the spelling of the tokens does.
     """
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
     if decoder is not None:
@@ -133,12 +134,12 @@ def piece(token: str, scheme: str, *, first: bool = False) -> Piece:
 
 
 def pieces_of(tokens: Sequence[str], special: Sequence[bool], scheme: str) -> list[Piece]:
-    """Return every token as a Piece; specials carry no bytes."""
-    found: list[Piece] = []
-    for token, apart in zip(tokens, special, strict=True):
-        first = not found or found[-1].data is None
-        found.append(Piece(token, None) if apart else piece(token, scheme, first=first))
-    return found
+    """Return every token as a Piece; special tokens have no bytes."""
+    pieces: list[Piece] = []
+    for token, is_special in zip(tokens, special, strict=True):
+        first = not pieces or pieces[-1].data is None
+        pieces.append(Piece(token, None) if is_special else piece(token, scheme, first=first))
+    return pieces
 
 
 def _decode(data: bytes) -> tuple[str, list[int]]:
@@ -164,7 +165,7 @@ def _decode(data: bytes) -> tuple[str, list[int]]:
 def reassemble(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, int]]]:
     """Return the text that tokens spell and each one's character span; tokens may share a character.
 
-    Runs between special tokens are decoded apart; a special token has an empty span.
+    Runs between special tokens are decoded separately; a special token has an empty span.
     """
     text = ""
     spans: list[tuple[int, int]] = [(0, 0)] * len(pieces)
@@ -179,7 +180,7 @@ def reassemble(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, int]]]:
         begin = 0
         for i in run:
             end = begin + len(pieces[i].data or b"")
-            inside = [c for c, at in _touched(starts, begin, end, len(whole))]
+            inside = _touched(starts, begin, end, len(whole))
             if inside:
                 spans[i] = (len(text) + inside[0], len(text) + inside[-1] + 1)
             begin = end
@@ -190,24 +191,20 @@ def reassemble(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, int]]]:
     return text, spans
 
 
-def _touched(starts: Sequence[int], begin: int, end: int, total: int) -> list[tuple[int, int]]:
-    """Return (character, first byte) of the characters that lie in bytes [begin, end), wholly or in part."""
-    from bisect import bisect_left, bisect_right
-
+def _touched(starts: Sequence[int], begin: int, end: int, total: int) -> range:
+    """Return the characters that lie in bytes [begin, end), wholly or in part."""
     if begin >= end or not starts:
-        return []
+        return range(0)
     first = max(bisect_right(starts, begin) - 1, 0)
-    first = bisect_left(starts, starts[first])
-    last = bisect_left(starts, min(end, total))
-    return [(c, starts[c]) for c in range(first, last)]
+    return range(bisect_left(starts, starts[first]), bisect_left(starts, min(end, total)))
 
 
 def display(pieces: Sequence[Piece], scheme: str) -> tuple[str, ...]:
-    """Return what to show for each token.
+    """Return the display string of each token.
 
-    WordPiece tokens stay as the vocabulary spells them ("##ing" says that it continues a word). Elsewhere
-    bytes are decoded; a character, accent or emoji split over tokens is shown whole at its first token and as
-    "⋯" after it.
+    WordPiece tokens stay as the vocabulary spells them ("##ing" continues a word). In other schemes bytes are
+    decoded; a character, accent or emoji split over tokens is shown whole at its first token and as "⋯" at
+    the later ones.
     """
     if scheme in ("wordpiece", "plain"):
         return tuple(visible(p.token) or "∅" for p in pieces)
@@ -226,11 +223,11 @@ def display(pieces: Sequence[Piece], scheme: str) -> tuple[str, ...]:
 
 
 def joined(labels: Sequence[str], every: Sequence[str]) -> str:
-    """Return labels side by side as they are read: pieces of words joined, spaces between words.
+    """Return consecutive labels as readable text: pieces of words joined, spaces between words.
 
     Args:
         labels: Display strings that follow each other.
-        every: All labels of their axis, which say whether spaces are spelled.
+        every: All labels of their axis, which show whether spaces are spelled.
     """
     marked = any(label.startswith(SPACE) for label in every)
     written = ""

@@ -1,4 +1,4 @@
-"""Units: the ordered spans over tokens in which a map is read (token, word, sentence, patch, frame)."""
+"""Units: the spans of tokens in which a map is read (token, word, sentence, patch, frame)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Unit:
         labels: Display strings, one per element.
         spans: Token indices of every element. Non-contiguous spans are allowed;
             every token belongs to exactly one element.
-        special: Whether an element is a special token; specials are elements of their own.
+        special: Whether an element is a special token, which is always an element of its own.
         grid: Rows and columns of image patches.
-        times: Start and end in seconds of audio frames.
-        rule: Of words, the name of the rule that they were found by (`words.RULES`), or "given".
+        times: Start and end of audio frames in seconds.
+        rule: For words, the name of the rule by which they were found (`words.RULES`), or "given".
     """
 
     name: str
@@ -44,7 +44,7 @@ class Unit:
         return len(self.spans)
 
     def membership(self, n_tokens: int) -> np.ndarray:
-        """Return the 0/1 matrix [element, token] of which token lies in which element."""
+        """Return the 0/1 matrix [element, token] that is 1 where a token belongs to an element."""
         matrix = np.zeros((len(self), n_tokens))
         for element, span in enumerate(self.spans):
             matrix[element, list(span)] = 1.0
@@ -60,8 +60,8 @@ class TokenAxis:
 
     Args:
         tokens: Display strings.
-        units: Units by name; "token" is always there.
-        segment: Index of the text a token belongs to (0, or 0 and 1 for a pair).
+        units: Units by name; "token" is always among them.
+        segment: Index of the text that a token belongs to (0, or 0 and 1 for a pair).
         boundary: Index of the first generated token, if any.
     """
 

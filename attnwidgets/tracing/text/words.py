@@ -1,14 +1,14 @@
 """Words, sentences and paragraphs over tokens.
 
-Words are found in the text, not in the vocabulary, so that every tokenizer gives the same words:
+Words are found in the text, not in the vocabulary, so every tokenizer gives the same words:
 
-1. A fast tokenizer's offsets say where in the text each token lies.
+1. A fast tokenizer's offsets say where each token is in the text.
 2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level
    BPE and SentencePiece spell their spaces, WordPiece marks continuations with "##".
-3. A named rule (`RULES`) says what a word is. By "standard", runs of letters, digits and marks are words, as
-   are "don't", "state-of-the-art", "3.14"; every other character is an element of its own. Scripts written
-   without spaces: each Han character and each run of kana is a word (a segmenter's words can be given as
-   `words=`); Thai, Lao, Khmer and Burmese runs stay whole.
+3. A named rule (`RULES`) defines words. By "standard", runs of letters, digits and marks are words, as are
+   "don't", "state-of-the-art", "3.14"; every other character is an element of its own. In scripts without
+   spaces, each Han character and each run of kana is a word (pass a segmenter's words as `words=`); Thai,
+   Lao, Khmer and Burmese runs stay whole.
 4. Words that share a token merge, since a token belongs to one element only.
 """
 
@@ -38,22 +38,22 @@ _ABBREVIATED = re.compile(rf"(?<!\w)(?:(?:[^\W\d_]\.){{2,}}|(?:{_SHORT})\.)(?!\w
 _PARAGRAPH = re.compile(r"\S(?:.*?\S)??(?=\s*\Z|\s*\n[^\S\n]*\n)", re.DOTALL)
 STANDARD = "standard"
 GIVEN = "given"
-"""What stands in the place of a rule where words were given."""
+"""The rule's name for words given by the user."""
 RULES = {
     STANDARD: "runs of letters, digits and marks; apostrophes, hyphens and middle dots join them, full stops "
     "between digits or capitals do, and commas and colons between digits",
     "abbreviations": "as standard, and an abbreviation keeps its full stops: letters with one after each "
     "(U.S., e.g.), and those that end no sentence (Mr., Dr., etc., ...)",
     "punctuation": "runs of letters, digits and marks; nothing joins them",
-    "whitespace": "what stands between blanks, punctuation with it",
+    "whitespace": "everything between blanks, including punctuation",
 }
-"""What is a word, by the rule's name."""
+"""The definition of a word, by the rule's name."""
 
 _STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）]*|\n+")
 
 
 def _kind(cluster: str) -> str:
-    """Return what a user-perceived character is to a word: "letter", "han", "kana", "space" or "other"."""
+    """Return the kind of a user-perceived character: "letter", "han", "kana", "space" or "other"."""
     char = cluster[0]
     if char.isspace():
         return "space"
@@ -67,7 +67,7 @@ def _kind(cluster: str) -> str:
 
 
 def require_rule(rule: str, argument: str = "words") -> None:
-    """Raise ValueError where words have no such rule."""
+    """Raise ValueError for an unknown rule."""
     if rule not in RULES:
         raise ValueError(
             f"{argument} must be a list of words, as ['New', 'York'], or a rule to find them by, "
@@ -79,48 +79,41 @@ def word_spans(text: str, rule: str = STANDARD) -> list[Span]:
     """Return the character spans of the words of a text; whitespace belongs to none.
 
     Args:
-        text: What is divided.
+        text: The text.
         rule: A name in `RULES`.
     """
     if rule == "whitespace":
-        return [found.span() for found in re.finditer(r"\S+", text)]
+        return [match.span() for match in re.finditer(r"\S+", text)]
     spans = _runs(text, joined=rule != "punctuation")
     return _with_stops(text, spans) if rule == "abbreviations" else spans
 
 
 def _with_stops(text: str, spans: list[Span]) -> list[Span]:
-    """Return spans of which those inside an abbreviation are one, its full stops included."""
-    whole = [found.span() for found in _ABBREVIATED.finditer(text)]
+    """Return spans in which those inside an abbreviation are one, including its full stops."""
+    whole = [match.span() for match in _ABBREVIATED.finditer(text)]
     kept = [(b, e) for b, e in spans if not any(begin <= b and e <= end for begin, end in whole)]
     return sorted([*kept, *whole])
 
 
 def _runs(text: str, *, joined: bool) -> list[Span]:
-    """Return runs of letters, digits and marks, and every other character for itself.
+    """Return the spans of runs of letters, digits and marks, and of every other character.
 
     Args:
-        text: What is divided.
+        text: The text.
         joined: Whether punctuation inside a run may join it.
     """
     clusters = graphemes(text)
     kinds = [_kind(text[begin:end]) for begin, end in clusters]
     spans: list[Span] = []
     previous = "space"
-    for i, ((begin, end), found) in enumerate(zip(clusters, kinds, strict=True)):
-        kind = found
+    for i, ((begin, end), kind) in enumerate(zip(clusters, kinds, strict=True)):
         joiner = text[begin:end]
-        if (
-            joined
-            and found == "other"
-            and previous == "letter"
-            and i + 1 < len(kinds)
-            and kinds[i + 1] == "letter"
-        ):
+        if joined and (previous, *kinds[i : i + 2]) == ("letter", "other", "letter"):
             before, after = text[begin - 1], text[clusters[i + 1][0]]
             numeric = before.isdigit() and after.isdigit()
             initials = joiner == "." and before.isupper() and after.isupper()
             if joiner in _INSIDE or (joiner in _NUMERIC and numeric) or initials:
-                kind = "letter"
+                kind = "letter"  # noqa: PLW2901 - the joiner counts as a letter
         if kind != "space":
             if kind == previous and kind in ("letter", "kana"):
                 spans[-1] = (spans[-1][0], end)
@@ -131,7 +124,7 @@ def _runs(text: str, *, joined: bool) -> list[Span]:
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Return the character spans of the sentences of a text, blanks between them left out."""
+    """Return the character spans of the sentences of a text, without the blanks between them."""
     ends = []
     for stop in _STOP.finditer(text):
         before = text[: stop.end()].rstrip()
@@ -150,34 +143,30 @@ def sentence_spans(text: str) -> list[Span]:
 
 
 def paragraph_spans(text: str) -> list[Span]:
-    """Return the character spans of the paragraphs of a text: what blank lines separate."""
+    """Return the character spans of the paragraphs of a text, which blank lines separate."""
     return [part.span() for part in _PARAGRAPH.finditer(text)]
 
 
 def given_spans(text: str, words: Sequence[str], argument: str = "words") -> list[Span]:
-    """Return where given words stand in a text, in order.
+    """Return the spans of given words in a text, in order.
 
     Raises:
         ValueError: If a word is empty or not found after the one before it.
     """
     spans: list[Span] = []
-    at = 0
+    end = 0
     for number, word in enumerate(words):
-        found = text.find(word, at) if word.strip() else -1
-        if found < 0:
-            why = (
-                "is empty"
-                if not word.strip()
-                else f"does not follow {words[number - 1]!r} in the text" * bool(number)
-            )
-            raise ValueError(f"{argument}[{number}] = {word!r} {why or 'is not in the text'}")
-        spans.append((found, found + len(word)))
-        at = found + len(word)
+        begin = text.find(word, end)
+        if begin < 0 or not word.strip():
+            why = f"does not follow {words[number - 1]!r} in the text" if number else "is not in the text"
+            raise ValueError(f"{argument}[{number}] = {word!r} {why if word.strip() else 'is empty'}")
+        end = begin + len(word)
+        spans.append((begin, end))
     return spans
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Return pre-split words as text: spaces between them, none between Han or kana."""
+    """Return pre-split words as text, with spaces between them except between Han or kana."""
     text = ""
     for word in words:
         tight = text and word and _kind(text[-1]) in ("han", "kana") and _kind(word) in ("han", "kana")
@@ -194,18 +183,18 @@ def unit_from_spans(
     tokens: Sequence[str],
     rule: str = "",
 ) -> Unit:
-    """Return the unit whose elements are spans of a text, over tokens that lie at `spans` of it.
+    """Return the unit whose elements are spans of a text, for tokens at `spans` of that text.
 
-    A token goes to the element it overlaps; elements that share a token merge; a token outside of all is an
-    element of its own, as is every special token.
+    A token belongs to the element it overlaps; elements that share a token merge; a token outside all
+    elements is an element of its own, as is every special token.
     """
-    # Elements lie in the order of the text and do not overlap, so a token touches a run of them.
+    # Elements are in the order of the text and do not overlap, so a token touches a run of them.
     starts, ends = [b for b, _ in elements], [e for _, e in elements]
     touched = [
         range(0) if apart or end <= begin else range(bisect_right(ends, begin), bisect_left(starts, end))
         for (begin, end), apart in zip(spans, special, strict=True)
     ]
-    # Each element is known by the first of those it is merged with.
+    # Each element is identified by the first of those it is merged with.
     first = list(range(len(elements)))
     joined = {i for run in touched for i in run[1:]}
     for i in sorted(joined):
@@ -232,7 +221,7 @@ def _unit(
 def unit_from_ids(
     name: str, ids: Sequence[int | None], tokens: Sequence[str], special: Sequence[bool]
 ) -> Unit:
-    """Return the unit in which tokens of one id form an element (also apart); None stands alone."""
+    """Return the unit in which tokens with one id form an element, also if apart; None stands alone."""
     groups: dict[object, list[int]] = {}
     for token, key in enumerate(ids):
         groups.setdefault(("alone", token) if key is None else key, []).append(token)
