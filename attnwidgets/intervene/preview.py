@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.interventions import Intervention
-    from attnwidgets.tracing.predictions import Prediction
+    from attnwidgets.tracing.prediction import Prediction
 
 # What the first blocks of a trace returned, by stack; it goes when the trace goes.
 _returned: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()

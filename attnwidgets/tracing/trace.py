@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attnwidgets.tracing.predictions import Prediction
+    from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.recording.recorder import Call
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit

@@ -11,7 +11,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.evaluate.removals.removal import removing
 from attnwidgets.explanations.targets.named import resolve_target
-from attnwidgets.tracing import pass_memory, room
+from attnwidgets.tracing import free_memory, pass_memory
 from attnwidgets.tracing.free_memory import spoken_bytes
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
@@ -30,7 +30,7 @@ def found() -> Trace:
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
-    for module in (room, pass_memory):
+    for module in (free_memory, pass_memory):
         monkeypatch.setattr(module, "free_bytes", lambda *_: int(size))
 
 

@@ -1,14 +1,15 @@
-"""Reading a map in coarser units: words, sentences, any spans."""
+"""Maps by coarser units: words, sentences, any spans."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.aggregation import (
     Groups,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ReadByUnits(LazyLayers):
-    """Layers whose rows and columns can be put together: what a MixingMap is in any unit."""
+    """Layers whose rows and columns can be aggregated: a MixingMap in any unit."""
 
     @property
     @abstractmethod
@@ -53,12 +54,12 @@ class ReadByUnits(LazyLayers):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        """Return the map that `compute` makes of this one, layer by layer."""
+        """Return the map that `compute` derives from this one, layer by layer."""
 
     def available_units(self) -> tuple[str, ...]:
-        """Return the units that this map can be read in: its own, and those its elements nest in.
+        """Return the units that `to` accepts: this map's own, and those in which its elements nest.
 
-        A unit that only one side has (words of a transcript, frames of its sound) leaves the other as it is.
+        A unit of only one axis (words of a transcript, frames of its sound) leaves the other as it is.
         """
         names = dict.fromkeys((*self.query.units, *self.key.units))
         return tuple(name for name in names if self._groups(name) is not None)
@@ -76,12 +77,12 @@ class ReadByUnits(LazyLayers):
         Args:
             unit: A unit's name (see `available_units`); a Unit, or spans of tokens as pairs (start, end), the
                 end not included, for both axes; or a tuple of two of these, for queries and keys.
-                `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+                `.to([(0, 2), (2, 6)])` turns six tokens into two elements.
 
         Raises:
-            TypeError: For spans that are no pairs of numbers.
-            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens: one
-                lies in no span or in several, or a span leaves the axis.
+            TypeError: For spans that are not pairs of numbers.
+            ValueError: If the unit is unknown, finer than this map's, or does not divide the tokens: one lies
+                in no span or in several, or a span leaves the axis.
 
         Source: Clark et al. 2019, section 3.
         """
@@ -90,11 +91,7 @@ class ReadByUnits(LazyLayers):
         if unit == self.unit:
             return self.map
         if unit not in self.query.units and unit not in self.key.units:
-            offered = self.available_units()
-            near = suggest(unit, offered)
-            raise ValueError(
-                f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
-            )
+            require_choice("unit", unit, self.available_units())
         groups = self._groups(unit)
         if groups is None:
             raise ValueError(
@@ -108,17 +105,17 @@ class ReadByUnits(LazyLayers):
         )
 
         def rows(number: int, heads: Sequence[int] | None, queries: Sequence[int]) -> Array:
-            """Return coarse rows: those of their pieces, a block at a time."""
+            """Return coarse rows, computed from their pieces a block at a time."""
             members = [groups[0][query] for query in queries]
             pieces = sum(map(len, members)) / max(1, len(members))
-            found = []
+            coarse = []
             for part in blocks(len(members), int(pieces * self._row_bytes(heads))):
                 fine = [piece for group in members[part] for piece in group]
-                places = iter(range(len(fine)))
-                local = tuple(tuple(next(places) for _ in group) for group in members[part])
+                count = itertools.count()
+                local = tuple(tuple(next(count) for _ in group) for group in members[part])
                 values = self.rows(number, heads, fine)
-                found.append(aggregate_map(values, local, [weights[piece] for piece in fine], groups[1]))
-            return np.concatenate(found, axis=-2)
+                coarse.append(aggregate_map(values, local, [weights[piece] for piece in fine], groups[1]))
+            return np.concatenate(coarse, axis=-2)
 
         def whole(number: int) -> Array:
             if self._large:
@@ -152,7 +149,7 @@ class ReadByUnits(LazyLayers):
 
 
 def _is_pair_of_sides(given: Any) -> bool:
-    """Return whether this is one unit for queries and one for keys, rather than a list of spans."""
+    """Return whether a tuple holds one unit for queries and one for keys, rather than spans."""
     pair = isinstance(given, tuple) and len(given) == len(("query", "key"))
     return pair and all(
         isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
