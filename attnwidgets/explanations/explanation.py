@@ -102,16 +102,8 @@ class Explanation(Table, Viewable):
         history = plain(self.provenance)
         if step:
             history["steps"] = [*history["steps"], step]
-        return {
-            "method": self.method,
-            "unit": self.unit,
-            "stack": self.stack,
-            "provenance": history,
-            "trace_id": self.trace_id,
-            "warning": self.warning,
-            "predictions": self.predictions,
-            "dtype": self.dtype,
-        }
+        names = ("method", "unit", "stack", "trace_id", "warning", "predictions", "dtype")
+        return {"provenance": history} | {name: getattr(self, name) for name in names}
 
     def _describe_common(self) -> dict[str, Any]:
         """Return the JSON-able part of `to_description` that all kinds share."""

@@ -8,6 +8,7 @@ Attributions add up: the attribution of a word is the sum over its pieces.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,22 @@ def _unit_of_spans(spans: Spans, axis: TokenAxis, name: str, side: str) -> Unit:
         members.append(tuple(range(start, end)))
     labels = tuple(joined([axis.tokens[i] for i in group], axis.tokens) for group in members)
     return Unit(name, labels, tuple(members), tuple(all(special[i] for i in group) for group in members))
+
+
+def add_units(query: TokenAxis, key: TokenAxis, units: tuple[Unit, Unit]) -> tuple[TokenAxis, TokenAxis]:
+    """Return two axes with a unit each, as the same object if axes and units are the same.
+
+    Raises:
+        ValueError: If the units have different names.
+    """
+    if units[0].name != units[1].name:
+        raise ValueError(f"the units of a pair need one name, not {units[0].name!r} and {units[1].name!r}.")
+    extended = [
+        axis if axis.units.get(unit.name) == unit else replace(axis, units={**axis.units, unit.name: unit})
+        for axis, unit in zip((query, key), units, strict=True)
+    ]
+    same = key is query and units[0] == units[1]
+    return extended[0], extended[0] if same else extended[1]
 
 
 def check_partition(unit: Unit, n_tokens: int, side: str) -> None:

@@ -225,16 +225,8 @@ class ContributionGraph(MixingMap):
         def measure(number: int) -> _Shares:
             return _Shares(derived.layer(number), change(self.others(number)), parallel=self.parallel)
 
-        return ContributionGraph.lazy(
-            measure,
-            query=derived.query,
-            key=derived.key,
-            layers=derived.layers,
-            heads=derived.heads,
-            causal=derived.known("causal"),
-            runs_model=derived.runs_model,
-            **derived._common(),  # noqa: SLF001 - the same class
-        )
+        arguments = derived.arguments() | derived._common()  # noqa: SLF001 - the same class
+        return ContributionGraph.lazy(measure, **arguments)
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays: every layer of the map and its other parts."""

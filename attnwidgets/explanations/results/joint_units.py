@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets.explanations.results.aggregation import check_partition, keeps_order, mean_groups
+from attnwidgets.explanations.results.aggregation import add_units, check_partition, keeps_order, mean_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,19 +72,10 @@ def unit_grid(trace: TraceLike, stack: str, unit: str | Unit | tuple[Unit, Unit]
         name = unit
         require_choice("unit", unit, [shared for shared in query.units if shared in key.units])
     else:
-        query, key, name = _with_units(query, key, unit if isinstance(unit, tuple) else (unit, unit))
+        pair = unit if isinstance(unit, tuple) else (unit, unit)
+        check_partition(pair[0], len(query), "query")
+        check_partition(pair[1], len(key), "key")
+        query, key = add_units(query, key, pair)
+        name = pair[0].name
     causal = trace.is_causal(stack) and keeps_order(query.units[name], key.units[name])
     return Grid(query, key, name, causal)
-
-
-def _with_units(
-    query: TokenAxis, key: TokenAxis, pair: tuple[Unit, Unit]
-) -> tuple[TokenAxis, TokenAxis, str]:
-    if pair[0].name != pair[1].name:
-        raise ValueError(f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}.")
-    extended = []
-    for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
-        check_partition(own, len(axis), side)
-        extended.append(dataclasses.replace(axis, units={**axis.units, own.name: own}))
-    same = key is query and pair[0] == pair[1]
-    return extended[0], extended[0] if same else extended[1], pair[0].name

@@ -171,6 +171,12 @@ class LazyLayers(Explanation):
         """Return "causal", "stochastic" or "signed", or None if it is not known yet; computes no layer."""
         return self._facts.get(fact)
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `MixingMap.lazy` for a map with the same axes and facts."""
+        names = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
+        facts = ("causal", "stochastic", "signed")
+        return {name: getattr(self, name) for name in names} | {fact: self.known(fact) for fact in facts}
+
     @property
     def computed_layers(self) -> tuple[int, ...]:
         """The layers that are available at once; all, if the map is not `on_demand`."""

@@ -13,6 +13,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.aggregation import (
     Groups,
+    add_units,
     aggregate_map,
     keeps_order,
     new_unit,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.arrays import Array
     from attnwidgets.explanations.results.lazy_layers import RowFunction
     from attnwidgets.explanations.results.mixing_map import MixingMap
-    from attnwidgets.tracing.text.units import TokenAxis
 
     Given: TypeAlias = Unit | Spans
 
@@ -64,9 +64,14 @@ class ReadByUnits(LazyLayers):
         names = dict.fromkeys((*self.query.units, *self.key.units))
         return tuple(name for name in names if self._groups(name) is not None)
 
+    def _units_named(self, name: str) -> tuple[Unit, Unit]:
+        """Return the unit of each axis with a name; an axis without it keeps its elements under that name."""
+        query = self.query.units.get(name) or dataclasses.replace(self.query_unit, name=name)
+        return query, self.key.units.get(name) or dataclasses.replace(self.key_unit, name=name)
+
     def _groups(self, name: str) -> tuple[Groups, Groups] | None:
-        query = regroup(self.query_unit, _unit_or(self.query, name, self.query_unit))
-        key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
+        query_unit, key_unit = self._units_named(name)
+        query, key = regroup(self.query_unit, query_unit), regroup(self.key_unit, key_unit)
         return None if query is None or key is None else (query, key)
 
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
@@ -99,10 +104,8 @@ class ReadByUnits(LazyLayers):
                 f"It can be read by {listed(self.available_units())}; start from the method's own map."
             )
         weights = token_counts(self.query_unit)
-        query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
-        key = (
-            query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
-        )
+        query_unit, key_unit = self._units_named(unit)
+        query, key = add_units(self.query, self.key, (query_unit, key_unit))
 
         def rows(number: int, heads: Sequence[int] | None, queries: Sequence[int]) -> Array:
             """Return coarse rows, computed from their pieces a block at a time."""
@@ -136,16 +139,9 @@ class ReadByUnits(LazyLayers):
         sides: Any = unit if _is_pair_of_sides(unit) else (unit, unit)
         query_unit = new_unit(sides[0], self.query, self.unit, "query")
         key_unit = new_unit(sides[1], self.key, self.unit, "key")
-        if query_unit.name != key_unit.name:
-            raise ValueError(
-                f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
-            )
-        query = _extended(self.query, query_unit)
-        same = self.key is self.query and key_unit == query_unit
-        key = query if same else _extended(self.key, key_unit)
-        return self._derive(self.layer, "", rows=self.rows, query=query, key=key, keep=False).to(
-            query_unit.name
-        )
+        query, key = add_units(self.query, self.key, (query_unit, key_unit))
+        extended = self._derive(self.layer, "", rows=self.rows, query=query, key=key, keep=False)
+        return extended.to(query_unit.name)
 
 
 def _is_pair_of_sides(given: Any) -> bool:
@@ -154,13 +150,3 @@ def _is_pair_of_sides(given: Any) -> bool:
     return pair and all(
         isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
     )
-
-
-def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:
-    return axis.units.get(name) or dataclasses.replace(present, name=name)
-
-
-def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
-    if axis.units.get(unit.name) == unit:
-        return axis
-    return dataclasses.replace(axis, units={**axis.units, unit.name: unit})

@@ -172,20 +172,8 @@ class MixingMap(ReadByUnits):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        arguments: dict[str, Any] = {
-            "query": self.query,
-            "key": self.key,
-            "layers": self.layers,
-            "heads": self.heads,
-            "causal": self.known("causal"),
-            "stochastic": self.known("stochastic"),
-            "signed": self.known("signed"),
-            "runs_model": self.runs_model,
-            "on_demand": self.on_demand,
-            "row_fn": rows if self.knows_rows else None,
-            "base": self if by_layer else None,
-        }
-        return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
+        own = {"row_fn": rows if self.knows_rows else None, "base": self if by_layer else None}
+        return MixingMap.lazy(compute, **(self.arguments() | own | self._common(step) | changes))
 
     @property
     def map(self) -> MixingMap:
