@@ -224,8 +224,8 @@ def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
     Example:
         >>> "rollout" in aw.methods()
         True
-        >>> aw.methods()["rollout"].returns
-        'MixingMap [layer, query, key]'
+        >>> aw.methods()["saliency"].returns
+        'Attributions [source]'
     """
     for name in _HOMES:
         package = importlib.import_module(name)
