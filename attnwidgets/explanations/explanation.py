@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.arrays import Array
 
 
-class TopPredictions(NamedTuple):
+class Outcomes(NamedTuple):
     """The model's predictions: a title ("next token", "class") and the items, most probable first."""
 
     title: str
@@ -61,7 +61,7 @@ class Explanation(Table, Viewable):
     provenance: Mapping[str, Any]
     trace_id: str
     warning: str
-    predictions: TopPredictions
+    predictions: Outcomes
     dtype: str
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -79,7 +79,7 @@ class Explanation(Table, Viewable):
         provenance: Mapping[str, Any] | None = None,
         trace_id: str = "",
         warning: str = "",
-        predictions: TopPredictions | None = None,
+        predictions: Outcomes | None = None,
         dtype: str | None = None,
     ) -> None:
         """Set the attributes that all explanations share."""
@@ -93,7 +93,7 @@ class Explanation(Table, Viewable):
             trace_id=trace_id
             or f"numbers-{uuid.uuid4().hex[:12]}",  # without a trace: linked to nothing else
             warning=warning,
-            predictions=predictions or TopPredictions("", ()),
+            predictions=predictions or Outcomes("", ()),
             dtype=dtype or "float32",
         )
 
@@ -293,5 +293,5 @@ def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
     return {name: described[name] for name in names} | {
         "stack": described.get("stack") or described["stream"],  # files saved before 0.1.0 call it "stream"
         "dtype": described.get("dtype"),  # files saved before it was recorded are float32
-        "predictions": TopPredictions(title, tuple(Prediction(*item) for item in items)),
+        "predictions": Outcomes(title, tuple(Prediction(*item) for item in items)),
     }

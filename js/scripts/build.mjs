@@ -1,33 +1,28 @@
-/** Build the committed bundles. `--check` builds to memory and fails when they differ from what is committed. */
-import { readFile, writeFile } from "node:fs/promises";
+/**
+ * Build the committed bundles in attnwidgets/static, print their sizes and limits, and fail above a limit.
+ * `--check` writes nothing and fails if the bundles differ from the committed ones; `--watch` builds again on every save,
+ * with larger style sheets, since packing them is slow: build once more before a commit.
+ */
+import { readFile, watch, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { internal } from "./internal.mjs";
 import { packed } from "./pack.mjs";
 import { planned } from "./parts.mjs";
-import * as shorthand from "./shorthand.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const out = fileURLToPath(new URL("../../attnwidgets/static/", import.meta.url));
-/** Bytes of a bundle; beyond it a notebook that saves its widgets becomes heavy. A page also carries its host. */
-const LIMITS = { "attnwidgets.js": 61_500, "standalone.js": 65_000 };
-const PART_LIMIT = 24_000;
-/** `Math.max` is read as `Math_max`, `String` as `String_`, and so on: the minifier gives those short names. */
-const define = Object.fromEntries(
-  Object.keys(shorthand).map((name) => [name.replace("_", ".").replace(/\.$/, ""), name]),
-);
+const [checks, watches] = ["--check", "--watch"].map((flag) => process.argv.includes(flag));
+/** In bytes, read by tests/repo/test_package.py as well: a notebook that saves its widgets carries this code. */
+const limits = JSON.parse(await readFile(new URL("limits.json", import.meta.url), "utf8"));
 
 const shared = {
   absWorkingDir: root,
   bundle: true,
   charset: "utf8",
-  define,
-  inject: ["scripts/shorthand.js"],
   legalComments: "none",
   loader: { ".css": "text" },
   logLevel: "warning",
-  mangleProps: internal,
   minify: true,
   outdir: out,
   plugins: [minifiedCss()],
@@ -35,49 +30,80 @@ const shared = {
   write: false,
 };
 
-/** Style sheets travel as one minified text, with a sign for what it repeats. */
+/** A JavaScript expression for each style sheet: packing is slow, and several builds need the same one. */
+const expressions = new Map();
+
+/** Style sheets travel as one minified string that refers back to its own repetitions. */
 function minifiedCss() {
   return {
     name: "minified-css",
     setup(plugin) {
       plugin.onLoad({ filter: /\.css$/ }, async ({ path }) => {
         const { outputFiles } = await build({ entryPoints: [path], bundle: true, minify: true, write: false });
-        return { contents: `export default ${packed(outputFiles[0].text.trim())}`, loader: "js" };
+        const text = outputFiles[0].text.trim();
+        if (!expressions.has(text)) expressions.set(text, watches ? JSON.stringify(text) : packed(text));
+        return { contents: `export default ${expressions.get(text)}`, loader: "js" };
       });
     },
   };
 }
 
-const plan = await planned(root, shared);
-const lends = { ...shared, plugins: [plan.plugin, ...shared.plugins] };
-const core = await build({ ...lends, entryPoints: { attnwidgets: "src/runtime.ts" }, format: "esm", mangleCache: {} });
-// Whoever shares objects with the core calls their properties as the core does.
-const { mangleCache } = core;
-const page = await build({
-  ...lends,
-  entryPoints: { standalone: "src/host/standalone.ts" },
-  format: "iife",
-  mangleCache: { ...mangleCache },
-});
-const files = [
-  ...[core, page].flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [path.split(/[\\/]/).pop(), text])),
-  ...(await Promise.all(plan.names.map(async (name) => [`${name}.js`, await plan.part(name, { ...mangleCache })]))),
-];
-let failed = false;
-for (const [name, text] of files) {
-  const limit = LIMITS[name] ?? PART_LIMIT;
-  const old = await readFile(join(out, name), "utf8").catch(() => null);
-  const size = Buffer.byteLength(text);
-  if (size > limit) {
-    console.error(`${name}: ${size} bytes, the limit is ${limit}`);
-    failed = true;
-  }
-  if (process.argv.includes("--check")) {
-    if (old !== text) console.error(`${name}: not what the sources give; run \`npm run build\` and commit it`);
-    failed ||= old !== text;
-  } else if (old !== text) {
-    await writeFile(join(out, name), text);
-  }
-  console.log(`${name}: ${size} bytes`);
+/** The text of every bundle, by name. */
+async function bundles() {
+  const plan = await planned(root, shared);
+  const bundle = async (entry, format) => {
+    const plugins = [plan.plugin, ...shared.plugins];
+    const { outputFiles } = await build({ ...shared, plugins, entryPoints: [entry], format });
+    return outputFiles[0].text;
+  };
+  return Object.fromEntries(
+    await Promise.all(
+      [
+        ["attnwidgets", bundle("src/runtime.ts", "esm")],
+        ["standalone", bundle("src/host/standalone.ts", "iife")],
+        ...plan.names.map((name) => [name, plan.part(name)]),
+      ].map(async ([name, text]) => [name, await text]),
+    ),
+  );
 }
-process.exitCode = failed ? 1 : 0;
+
+/** Print a size beside its limit; returns whether it is within the limit. */
+function fits(what, size, limit) {
+  const line = `${what}: ${size} of ${limit} bytes`;
+  if (size <= limit) console.log(line);
+  else console.error(`${line}: too large`);
+  return size <= limit;
+}
+
+/** Build once; returns whether all bundles are within their limits and, with `--check`, as committed. */
+async function run() {
+  const texts = await bundles();
+  const sizes = Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, Buffer.byteLength(text)]));
+  const limitOf = { attnwidgets: limits.core, standalone: limits.standalone };
+  let good = true;
+  for (const [name, text] of Object.entries(texts)) {
+    const file = join(out, `${name}.js`);
+    const isSame = (await readFile(file, "utf8").catch(() => null)) === text;
+    good = fits(`${name}.js`, sizes[name], limitOf[name] ?? limits.part) && good;
+    if (checks && !isSame) {
+      console.error(`${name}.js differs from what the sources give: run \`npm run build\` and commit it`);
+      good = false;
+    } else if (!isSame) await writeFile(file, text);
+  }
+  const { bytes, parts } = limits.explorer;
+  const needed = ["attnwidgets", ...parts].reduce((total, name) => total + sizes[name], 0);
+  return fits(`an Explorer: the core with ${parts.join(", ")}`, needed, bytes) && good;
+}
+
+process.exitCode = (await run()) ? 0 : 1;
+if (watches) {
+  const SETTLED_MS = 100; // editors save in several steps
+  let timer;
+  for await (const { filename } of watch(join(root, "src"), { recursive: true })) {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      console.log(`\n${filename} changed`);
+      run().catch(({ message }) => console.error(message));
+    }, SETTLED_MS);
+  }
+}

@@ -53,7 +53,6 @@ async function lent(root, core, names, options) {
       entryPoints: [entry(root, name)],
       format: "esm",
       minify: false,
-      mangleProps: undefined,
       plugins: [fromCore(core, (path) => ({ path, external: true })), ...options.plugins],
       write: false,
     });
@@ -112,14 +111,11 @@ export async function planned(root, options) {
   return {
     names,
     plugin: lending(root, list),
-    async part(name, mangleCache) {
+    async part(name) {
       const { outputFiles } = await build({
         ...options,
-        define: {},
-        inject: [],
         entryPoints: [entry(root, name)],
         format: "esm",
-        mangleCache,
         plugins: [...borrowing(root, core, list, lists.get(name)), ...options.plugins],
         write: false,
       });

@@ -1,9 +1,10 @@
-/** From codes to colours: one table of 256 colours for each (encoding, range, scale, map). */
+/** Turns codes into colours: a table of 256 colours for each (encoding, range, scale, map). */
 
 import { COLORMAPS } from "./colormaps.ts";
-import type { Theme } from "./context.ts";
+
 import { HIDDEN, valueTable } from "./wire/codec.ts";
 
+export type Theme = "light" | "dark";
 export type MapName = keyof typeof COLORMAPS;
 export type Mode = "linear" | "sqrt" | "log";
 export type Rgb = readonly [number, number, number];
@@ -31,7 +32,10 @@ export function mapTable(name: MapName): Uint8Array {
   return table;
 }
 
-/** Palettes by name, all safe for colour-blind readers: the maps of a light and of a dark page. The first is taken. */
+/**
+ * Palettes by name, all safe for colour-blind readers, each with a map for light pages and one for dark pages. The
+ * first is the default.
+ */
 export const PALETTES: readonly [Palettes, Palettes] = [
   { viridis: ["viridis", "viridis"], cividis: ["cividis", "cividis"], greys: ["greys", "ink"] },
   { "red-blue": ["rdbu", "berlin"], "orange-purple": ["puor", "managua"] },
@@ -46,7 +50,7 @@ export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName 
   return theme === "dark" ? dark : light;
 }
 
-/** Place of a value in a range, 0 to 1 (signed ranges: 0.5 is zero). */
+/** Position of a value in a range, 0 to 1 (in a signed range 0.5 is zero). */
 export function place(value: number, range: readonly [number, number], mode: Mode): number {
   const [low, high] = range;
   if (low < 0) {
@@ -60,7 +64,7 @@ export function place(value: number, range: readonly [number, number], mode: Mod
   return t;
 }
 
-/** The value at a place of a range: the inverse of `place`. */
+/** The value at a position in a range: the inverse of `place`. */
 export function valueAt(t: number, range: readonly [number, number], mode: Mode): number {
   const [low, high] = range;
   if (low < 0) {
@@ -85,7 +89,7 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   const { gamma, scale, range, mode } = options;
   const values = valueTable(options.signed ?? false, gamma, scale);
   const rgb = mapTable(name);
-  const out = new Uint32Array(HIDDEN + 1); // what is left out has no colour
+  const out = new Uint32Array(HIDDEN + 1); // hidden cells have no colour
   for (let byte = 0; byte < 256; byte += 1) {
     const at = 3 * Math.round(255 * place(values[byte] ?? 0, range, mode));
     out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;

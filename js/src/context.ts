@@ -5,12 +5,13 @@
  * `ctx.onChange` names something it depends on. It never talks to a model itself.
  */
 import type { AnyModel, Host } from "@anywidget/types";
+import type { Theme } from "./colour.ts";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
-import { createSelection, layered, resolve } from "./selection.ts";
-import { type Opened, opened } from "./wire/opening.ts";
-import type { TilePool } from "./wire/pool.ts";
+import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
+import { type Opened, opened } from "./wire/embeddedAnswers.ts";
+import type { TilePool } from "./wire/tilePool.ts";
+import type { TileClient } from "./wire/tiles.ts";
 import type {
-  AnyTileMeta,
   Axis,
   Cell,
   Header,
@@ -18,113 +19,9 @@ import type {
   SelectionState,
   Source,
   StoreState,
-  Thumbs,
   ViewOptions,
   ViewState,
 } from "./wire/wire.ts";
-
-/** Int16Array: a filtered tile's. */
-export type Codes = Uint8Array | Int8Array | Int16Array;
-export type Theme = "light" | "dark";
-
-/**
- * One decoded matrix: codes unpacked to meta.rows * meta.cols, row-major (the masked part of a causal map is 0). That is a
- * code for each of rows * cols cells, unless it is coarse (`meta.whole`): then cells share one.
- */
-export interface Tile {
-  readonly meta: AnyTileMeta;
-  readonly rows: number;
-  readonly cols: number;
-  readonly codes: Codes;
-  /** Approximate value of a cell, within the error of the encoding. */
-  value(row: number, col: number): number;
-  /** The value with no more digits than the encoding supports, such as "0.12". */
-  text(row: number, col: number): string;
-  /** Largest absolute value. */
-  peak(): number;
-  /** By key, the mean of what queries give it; cells without a number do not count. */
-  received(): Float32Array;
-}
-
-/** The thumbnails of one source: `codes` holds [layer][head][row][col]. */
-export interface ThumbSheet {
-  readonly meta: Thumbs;
-  readonly codes: Codes;
-}
-
-/** "ok": answers arrive. "waiting": a request is unanswered. "no-kernel": given up for now; any answer recovers. */
-export interface Status {
-  state: "ok" | "waiting" | "no-kernel";
-  /** Words for the user, empty when all is well. Says what still works. */
-  message: string;
-}
-
-/** What the kernel computes for a view, or will when no cell is running. */
-export interface Job {
-  text: string;
-  /** Steps done; null before it began. */
-  done: number | null;
-  /** Steps in all, where that is known. */
-  total: number | null;
-}
-
-/** Matrices of one store, shared by all views of it. Sources are named by `Source.id`. */
-export interface TileClient {
-  /** The tile if it is in the browser. Synchronous; never sends anything. */
-  get(source: string, layer: number, head: HeadKey): Tile | undefined;
-  /**
-   * Ask for a tile; returns at once, "tiles" is announced when it is there. Within a `slot` the latest request
-   * replaces older ones that were not sent yet. Views that need several tiles at a time name a slot for each.
-   */
-  request(source: string, layer: number, head: HeadKey, slot?: string): void;
-  /**
-   * Ask for several heads of a layer in one message. What does not fit into one is asked for again when "tiles" is
-   * announced, until every head is here or `failure` says why not.
-   */
-  requestHeads(source: string, layer: number, heads: HeadKey[]): void;
-  /**
-   * Exact float32 values of one row, or null where nobody can tell (no kernel, not in the file). A `quiet` wish that is
-   * in vain is not told.
-   */
-  row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
-  /** Why the store refused this tile (without layer and head: these thumbnails), if it did. */
-  failure(source: string, layer?: number, head?: HeadKey): string | undefined;
-  /**
-   * Max-pooled thumbnails. Those that are not here are asked for; "tiles" is announced when they are. Of a source in parts
-   * those `from` the places of a layer and a head on are asked for; null: none.
-   */
-  thumbs(source: string, from?: readonly [number, number] | null): ThumbSheet | undefined;
-  /** Have a method made, with the layer looked at, unless it is here; then `done` is called. The latest wins. */
-  make(method: string, layer: number, done: () => void): void;
-  /** What is computed now, once it takes longer than a moment. */
-  job(): Job | null;
-  /** Stop that. */
-  cancel(): void;
-  /** Called when a tile arrived or was refused, and when the status changed. */
-  subscribe(cb: () => void, signal: AbortSignal): void;
-  status(): Status;
-}
-
-/** The shared selection, as one view sees it. */
-export interface SelectionStore {
-  get<K extends keyof SelectionState>(key: K): SelectionState[K];
-  /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
-  set(values: Partial<Omit<SelectionState, "hover">>): void;
-  /** Preview a cell; stays in the browser. */
-  hover(cell: Cell | null): void;
-  /** Pin a cell; pinning the pinned cell again, or null, unpins. */
-  pin(cell: Cell | null): void;
-  subscribe(cb: (key: keyof SelectionState) => void, signal: AbortSignal): void;
-}
-
-/** What a view shows now, after its options and the selection were matched with what the store has. */
-export interface Resolved {
-  source: Source;
-  layer: number;
-  head: HeadKey;
-  /** Said in the header line when the selection could not be followed: "layer 11 is not in rollout: showing 5". */
-  notes: string[];
-}
 
 /** Names given to `onChange`. */
 export type Change = keyof SelectionState | "tiles" | "header" | "options" | "theme";
@@ -132,11 +29,11 @@ export type Change = keyof SelectionState | "tiles" | "header" | "options" | "th
 export interface ViewContext {
   readonly el: HTMLElement;
   readonly signal: AbortSignal;
-  /** The view's own model, for what only its Python twin knows (`answers.ts`). */
+  /** The view's own model, for requests that only its Python twin can answer (`answers.ts`). */
   readonly model: AnyModel<ViewState>;
-  /** What it told already. */
+  /** Answers that arrived together with the view. */
   readonly opening: readonly Opened[];
-  /** Every view there is, by name: what a view holds of another part's. */
+  /** All loaded views by name, so that one view can show another that lives in another part. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
   readonly selection: SelectionStore;
@@ -145,16 +42,18 @@ export interface ViewContext {
   header(): Header;
   source(): Source;
   resolved(): Resolved;
-  /** Of attributions, where in what they say of every layer the view looks; of a map, `resolved()`. */
+  /** For attributions, the selected layer of their by-layer values; for a map, the same as `resolved()`. */
   layered(): Resolved;
+  /** For attributions at the input, the same attributions in a layer, and vice versa; null if there is no such pair. */
+  counterpart(): Resolved | null;
   /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
   axisOf(id: string): Axis;
-  /** Pinned or hovered cell in the indices of the shown source; null where there is none. */
+  /** Pinned or hovered cell in the indices of the shown source; null if there is none. */
   cell(which: "pinned" | "hover"): Cell | null;
   /** Layer or head as shown: counted from `options.indexBase`. */
   layerName(layer: number): string;
   headName(head: HeadKey): string;
-  /** One call for all changes of one turn of the event loop, until `signal` ends it. */
+  /** Called once for all changes in one turn of the event loop, until `signal` aborts. */
   onChange(cb: (changed: ReadonlySet<Change>) => void, signal: AbortSignal): void;
   /** The same store, selection and changes with other options, for views inside a view. */
   child(options: Partial<ViewOptions>): ViewContext;
@@ -163,7 +62,7 @@ export interface ViewContext {
 /** A view inside a root element; returns its cleanup. */
 export type RenderView = (ctx: ViewContext, root: HTMLElement) => () => void;
 
-/** What anywidget, or the standalone host, gives to a view. */
+/** What anywidget or the standalone host passes to a view. */
 export interface ViewProps {
   model: AnyModel<ViewState>;
   el: HTMLElement;
@@ -184,8 +83,8 @@ const DEFAULT_OPTIONS: ViewOptions = {
 };
 
 /**
- * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel, `views` are
- * those that it may hold.
+ * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel; `views` are
+ * the views it may contain.
  */
 export async function createContext(
   props: ViewProps,
@@ -205,7 +104,7 @@ export async function createContext(
   let pending: Set<Change> | null = null;
   let theme = themeOf(el);
 
-  /** Counts what `resolved` depends on. */
+  /** Incremented whenever something changes that `resolved` depends on. */
   let version = 0;
 
   const notify = (what: Change): void => {
@@ -215,7 +114,7 @@ export async function createContext(
       return;
     }
     pending = new Set([what]);
-    // Several traits may change in one message: views draw once, with all of them set.
+    // One message may change several traits: views draw once, after all of them are set.
     queueMicrotask(() => {
       const changed = pending ?? new Set<Change>();
       pending = null;
@@ -265,6 +164,7 @@ export async function createContext(
         return found;
       },
       layered: () => layered(header(), ctx.resolved(), selection),
+      counterpart: () => counterpart(header(), ctx.resolved(), selection),
       source: () => ctx.resolved().source,
       axisOf(id) {
         const axis = header().axes[id];

@@ -1,12 +1,16 @@
-/** Small things every view needs from the page: elements, safe text, themes, keys, words for screen readers. */
+/** Helpers for working with the page: elements, safe text, themes, keys, text for screen readers. */
+
+import type { Theme } from "./colour.ts";
 import { luminance, type Rgb } from "./colour.ts";
-import type { Theme } from "./context.ts";
 
 type TagOf<S extends string> = S extends `${infer Tag}.${string}` ? Tag : S;
 type ElementOf<S extends string> =
   TagOf<S> extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[TagOf<S>] : HTMLElement;
 
-/** An element by "tag.class.class", where "row" is the class "aw-row", its attributes and children. Strings become text. */
+/**
+ * Create an element from "tag.class.class", attributes and children. The class "row" becomes "aw-row"; strings become
+ * text.
+ */
 export function h<S extends string>(selector: S, ...parts: (Record<string, string> | Node | string)[]): ElementOf<S> {
   const [tag, ...classes] = selector.split(".");
   const el = document.createElement(tag as string);
@@ -20,33 +24,39 @@ export function h<S extends string>(selector: S, ...parts: (Record<string, strin
 
 type Handlers = { [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
 
-/** Listen to events by name, until `signal` ends it. */
+/** Listen to events by name until `signal` aborts. */
 export function on(target: EventTarget, signal: AbortSignal, handlers: Handlers): void {
   for (const [name, handler] of Object.entries(handlers)) {
     target.addEventListener(name, handler as EventListener, { signal });
   }
 }
 
-/** Call once when a signal is aborted. */
+/** Call once when a signal aborts. */
 export function atEnd(signal: AbortSignal, cb: () => void): void {
   signal.addEventListener("abort", cb);
 }
 
-/** Set an element's text; says whether that changed it. */
+/** Set an element's text; returns whether it changed. */
 export function put(el: Element, text: string): boolean {
   if (el.textContent === text) return false;
   el.textContent = text;
   return true;
 }
 
-/** Set those properties that differ: a page that is told what it knows prepares to be drawn again. */
+/** Make an element wide enough for each of `texts`, so that nothing moves when it shows another of them. */
+export function reserve(el: HTMLElement, ...texts: string[]): void {
+  const room = texts.join("\n");
+  if (el.dataset.room !== room) el.dataset.room = room;
+}
+
+/** Set only the properties that differ: writing an equal value would still make the page prepare a redraw. */
 export function assign<E extends object>(el: E, values: Partial<E>): void {
   for (const name in values) if (el[name] !== values[name]) el[name] = values[name] as E[typeof name];
 }
 
 const DRESSED = new WeakMap<HTMLElement, Record<string, string>>();
 
-/** Set those styles that are not as they were set here before. */
+/** Set only the styles that differ from the last call for this element. */
 export function dress(el: HTMLElement, styles: Record<string, string>): void {
   const worn = DRESSED.get(el) ?? {};
   DRESSED.set(el, worn);
@@ -57,7 +67,7 @@ export function dress(el: HTMLElement, styles: Record<string, string>): void {
   }
 }
 
-/** Whether these values are others than at the call before. */
+/** Returns a function that says whether its arguments differ from those of its previous call. */
 export function createWatch(): (...values: unknown[]) => boolean {
   let before: readonly unknown[] = [];
   return (...values) => {
@@ -67,10 +77,10 @@ export function createWatch(): (...values: unknown[]) => boolean {
   };
 }
 
-/** Pixels of the screen in one of the page. */
+/** Screen pixels per CSS pixel. */
 export const density = (): number => globalThis.devicePixelRatio || 1;
 
-/** Give an element these children and no others. */
+/** Replace an element's children. */
 export function fill(el: Element, ...children: (Node | string)[]): void {
   el.replaceChildren(...children);
 }
@@ -80,12 +90,14 @@ export function flag(el: Element, name: string, isSet: boolean): void {
   el.toggleAttribute(name, isSet);
 }
 
-// Marks, embeddings, overrides and isolates turn text around or hide it; joiners are left: scripts need them.
+// Marks, embeddings, overrides and isolates reverse or hide text. Joiners stay: some scripts need them.
 const HIDDEN = /[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/gu;
 
-/** Text that shows what it holds: control characters as their pictures, direction controls by code point. */
+/**
+ * Text with its invisible characters made visible: control characters as pictures, direction controls by code point.
+ */
 export function safeText(text: string): string {
   return text
     .toWellFormed()
@@ -101,13 +113,13 @@ export function safeText(text: string): string {
 export function shortLabel(label: string, most = 32): string {
   if (label === "") return "∅";
   if (/^[ \u00a0]+$/u.test(label)) return "␣".repeat(Math.min(4, label.length));
-  // Cut before it is made safe: a token of a megabyte must not be walked for every label.
+  // Cut before escaping: a token of a megabyte must not be walked for every label.
   const points = [...label.slice(0, 2 * most + 2)];
   const cut = points.length > most || label.length > 2 * most + 2;
   return safeText(cut ? `${points.slice(0, most - 1).join("")}…` : label);
 }
 
-/** Indices of the labels that fit: every k-th of `count` when each has `size` px and needs `need` px. */
+/** Indices of the labels that fit: every k-th of `count`, if each has `size` px and needs `need` px. */
 export function thinned(count: number, size: number, need: number): number[] {
   let step = 1;
   if (size < need) {
@@ -125,7 +137,10 @@ function parseColour(css: string): Rgb | null {
   return css.startsWith("rgb") && alpha >= 0.5 ? [r, g, b] : null;
 }
 
-/** Light or dark, by what really lies behind the element: notebooks, editors and pages all name it differently. */
+/**
+ * Light or dark, judged by the actual background of the element, since notebooks, editors and pages all name it
+ * differently.
+ */
 export function themeOf(el: Element): Theme {
   let at: Element | null = el;
   while (at) {
@@ -134,7 +149,7 @@ export function themeOf(el: Element): Theme {
     const root: Node = at.getRootNode();
     at = at.parentElement ?? (root instanceof ShadowRoot ? root.host : null);
   }
-  // Nothing is painted: the page's own text colour tells which side the browser is on.
+  // No background is set: the page's text colour tells which scheme the browser uses.
   const text = parseColour(getComputedStyle(el).color);
   return text && luminance(text) > 0.5 ? "dark" : "light";
 }
@@ -148,7 +163,9 @@ const THEME_ATTRIBUTES = [
   "data-color-mode",
 ];
 
-/** Call back when the theme may have changed. Themes load by stylesheet, so a change is looked at again later. */
+/**
+ * Call back when the theme may have changed. Themes load as style sheets, so the callback runs again a little later.
+ */
 export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): void {
   const timers = new Set<ReturnType<typeof setTimeout>>();
   const soon = (): void => {
@@ -169,7 +186,7 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
   });
 }
 
-/** Call with the content box of an element, now and whenever its size changes. */
+/** Call with the content box of an element, now and on every resize. */
 export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal: AbortSignal): void {
   const observer = new ResizeObserver((entries) => {
     const last = entries.at(-1);
@@ -179,7 +196,7 @@ export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal
   atEnd(signal, () => observer.disconnect());
 }
 
-/** Call once when the element is on the page and has a size: notebooks render before they attach. */
+/** Call once when the element is on the page and has a size: notebooks render views before attaching them. */
 export function whenShown(el: Element, cb: () => void, signal: AbortSignal): void {
   let seen = false;
   const look = (): void => {
@@ -190,7 +207,10 @@ export function whenShown(el: Element, cb: () => void, signal: AbortSignal): voi
   onResize(el, look, signal);
 }
 
-/** Width of an element in whole pixels, now and whenever it changes. Heights are never watched: no feedback. */
+/**
+ * Call with the width of an element in whole pixels, now and on every change. Heights are not watched, which rules out
+ * feedback.
+ */
 export function watchWidth(el: Element, cb: (width: number) => void, signal: AbortSignal): void {
   let last = 0;
   const look = (box: DOMRectReadOnly): void => {
@@ -205,8 +225,8 @@ export function watchWidth(el: Element, cb: (width: number) => void, signal: Abo
 export type KeyHandlers = Record<string, () => void>;
 
 /**
- * Keys of a focusable element, named "ArrowUp" or "Shift+ArrowUp". Handled keys do not scroll. `words` say what they do
- * in the list that "?" opens: "← →: head · Enter: pin".
+ * Handle keys of a focusable element, named "ArrowUp" or "Shift+ArrowUp". Handled keys do not scroll. `words` describe
+ * the keys in the list that "?" opens: "← →: head · Enter: pin".
  */
 export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHandlers, words = ""): void {
   if (words) el.dataset.awKeys = words;
@@ -221,7 +241,7 @@ export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHand
   });
 }
 
-/** Move and size an element that lies over a picture, in px; negative places hide it. */
+/** Move and resize an element that lies over a picture, in px; a negative position hides it. */
 export function place(el: HTMLElement, x: number, y: number, width: number, height: number): void {
   const hidden = x < 0 || y < 0;
   assign(el, { hidden });
@@ -230,12 +250,12 @@ export function place(el: HTMLElement, x: number, y: number, width: number, heig
   dress(el, { transform: `translate(${x}px, ${y}px)`, width: `${across}px`, height: `${down}px` });
 }
 
-/** Sizes in px, handed to the style sheet as `--aw-<name>`. */
+/** Set sizes in px, which style sheets read as `--aw-<name>`. */
 export function setSizes(el: HTMLElement, sizes: Record<string, number>): void {
   for (const [name, size] of Object.entries(sizes)) el.style.setProperty(`--aw-${name}`, `${size}px`);
 }
 
-/** Row and column under the pointer, in a picture of rows x cols equal cells; null outside. */
+/** Row and column under the pointer in a picture of rows x cols equal cells; null outside it. */
 export function spotAt(event: MouseEvent, el: Element, rows: number, cols: number): [number, number] | null {
   const box = el.getBoundingClientRect();
   const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
@@ -243,12 +263,12 @@ export function spotAt(event: MouseEvent, el: Element, rows: number, cols: numbe
   return row >= 0 && col >= 0 && row < rows && col < cols ? [row, col] : null;
 }
 
-/** Whether an event happened outside all views, also those in shadow roots. */
+/** Whether an event happened outside all views, including those in shadow roots. */
 export function isOutside(event: Event): boolean {
   return !event.composedPath().some((at) => at instanceof Element && at.classList.contains("aw-root"));
 }
 
-/** A label in quotes, isolated from the direction of its neighbours; numbered where it is not the only one. */
+/** A label in quotes, isolated from the text direction around it; numbered if it occurs more than once. */
 export function quoted(labels: readonly string[], index: number, base: number): string {
   const label = labels[index];
   if (label === undefined) return "–";

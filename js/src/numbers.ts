@@ -1,10 +1,10 @@
-/** Numbers as people read them: no more digits than are meant, and a minus that is one. */
+/** Numbers formatted for readers: only significant digits, and a real minus sign. */
 
 function signed(value: number, text: string): string {
   return value < 0 ? `−${text}` : text;
 }
 
-/** A value: four digits where it is exact, the two its encoding supports where it is not. */
+/** A value with four digits if it is exact, otherwise with the two that its encoding supports. */
 export function printed(value: number, exact: boolean): string {
   if (Number.isNaN(value)) return "not a number";
   const digits = exact ? 4 : 2;
@@ -14,7 +14,7 @@ export function printed(value: number, exact: boolean): string {
   return signed(value, plain ? String(Number(size.toPrecision(digits))) : size.toExponential(digits - 1));
 }
 
-/** A number with the digits that an error of `error` leaves standing; at least one significant digit. */
+/** A number rounded to the digits that are certain, given an error of `error`; at least one significant digit. */
 export function withinError(value: number, error: number): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -24,14 +24,14 @@ export function withinError(value: number, error: number): string {
   return signed(value, size.toFixed(Math.max(0, Math.min(8, Math.max(decimals, leading)))));
 }
 
-/** A number on a scale: two digits, no noise. */
+/** A tick label of a scale: two significant digits. */
 export function tickText(value: number): string {
   const size = Number(Math.abs(value).toPrecision(2));
   const plain = size === 0 || (size < 1e4 && size >= 1e-3);
   return signed(value, plain ? String(size) : size.toExponential().replace("+", ""));
 }
 
-/** The smallest number of one digit and a half (1, 1.5, 2, 3, 5, 7 times a power of ten) not below `value`. */
+/** The smallest round number (1, 1.5, 2, 3, 5 or 7 times a power of ten) not below `value`. */
 export function roundUp(value: number): number {
   if (!(value > 0)) return 0;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -1,33 +1,33 @@
 /**
- * The model-only widget that carries the code: its `initialize` hands out the renderers, and every view's own
- * module is a stub that asks for one of them. Nothing is kept at module level.
+ * The model-only widget that carries the code: its `initialize` returns the renderers, and every view's own module is a
+ * stub that asks for one of them. There is no module-level state.
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
 import { atEnd, fill, h, isOutside, on, whenShown } from "./dom.ts";
-import { settleTableCell } from "./settle.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles/core.css";
-import { renderHeatmap } from "./views/Heatmap.ts";
-import { renderLayerSlider } from "./views/LayerSlider.ts";
-import { renderTokenStrip } from "./views/TokenStrip.ts";
-import { createPool, type TilePool } from "./wire/pool.ts";
+import { settleTableCell } from "./tableCells.ts";
+import { renderHeatmap } from "./views/maps/Heatmap.ts";
+import { renderLayerSlider } from "./views/maps/LayerSlider.ts";
+import { renderTokenStrip } from "./views/text/TokenStrip.ts";
+import { createPool, type TilePool } from "./wire/tilePool.ts";
 import type { RuntimeState } from "./wire/wire.ts";
 
 const STYLE_ID = "aw-style";
 
 export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
 
-/** One style sheet in every document or shadow root that holds a view. */
+/** Add the style sheet once to every document or shadow root that holds a view. */
 function addStyle(el: Element, css: string): void {
   const root = el.getRootNode();
   const place = root instanceof ShadowRoot ? root : document.head;
   const old = place.querySelector(`style#${STYLE_ID}`);
   if (!old) place.append(h("style", { id: STYLE_ID }, css));
-  else if (old.textContent !== css) old.textContent = css; // without a part, or left by an older version
+  else if (old.textContent !== css) old.textContent = css; // it lacks a part, or comes from an older version
 }
 
-/** Draw a view into `props.el`: style, theme, context, and an error in words where something goes wrong. */
+/** Draw a view into `props.el` with its style, theme and context; show a message if that fails. */
 function mount(name: string, views: Record<string, RenderView>, pool: TilePool, style: () => string): Renderer {
   return async (props) => {
     const { model, signal } = props;
@@ -48,7 +48,7 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       fill(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
       console.error(error);
     };
-    /** Rejects where the store or the selection does not arrive. */
+    /** Rejects if the store or the selection does not arrive. */
     const draw = async (): Promise<void> => {
       end.abort();
       end = new AbortController();
@@ -83,29 +83,29 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       root.append(corner);
       views.Tools?.(ctx, corner);
     };
-    // `aw.link` gives a view that is on the page another selection, and a view shown again may have another store.
+    // `aw.link` gives a displayed view another selection, and a view displayed again may have another store.
     for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw().catch(tell));
-    await draw(); // the view's own module has a copy for the case that it fails
+    await draw(); // the view's own module shows a static copy if this fails
     return () => end.abort();
   };
 }
 
-/** Views that travel apart from the core. */
+/** Views that are sent separately from the core. */
 export interface Part {
   style: string;
   views: Record<string, RenderView>;
 }
 
-/** A part as it travels: it borrows from the core by number. */
+/** A part as it is sent: it refers to the core's functions by number. */
 export type PartCode = (lent: readonly unknown[]) => Part;
 
 export interface Renderers {
-  /** Draw the view of this name, which needs these parts. */
+  /** Draw the view with this name, after loading the parts it needs. */
   render(props: ViewProps, name: string, ...parts: string[]): ReturnType<Renderer>;
   add(code: PartCode): void;
 }
 
-/** The views by the name of their Python class. One pool of tiles for all of them. */
+/** The views by the name of their Python class, with one pool of tiles for all. */
 export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   const pool = createPool();
   const added = new Set<PartCode>();
@@ -125,7 +125,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   return {
     add,
     async render(props, name, ...parts) {
-      // A page has added all of its parts before.
+      // A standalone page has already added all its parts.
       for (const part of runtime ? parts : []) {
         const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);
         add(exports.code);

@@ -1,7 +1,31 @@
-/** The shared selection: reading and writing it, and finding what it means for one view's store. */
+/** The shared selection: reading it, writing it, and matching it with one view's store. */
 import type { AnyModel } from "@anywidget/types";
-import type { Resolved, SelectionStore } from "./context.ts";
+
 import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions } from "./wire/wire.ts";
+
+/** The shared selection, as one view sees it. */
+export interface SelectionStore {
+  get<K extends keyof SelectionState>(key: K): SelectionState[K];
+  /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
+  set(values: Partial<Omit<SelectionState, "hover">>): void;
+  /** Preview a cell, in the browser only. */
+  hover(cell: Cell | null): void;
+  /** Pin a cell; pinning the pinned cell again, or null, unpins. */
+  pin(cell: Cell | null): void;
+  subscribe(cb: (key: keyof SelectionState) => void, signal: AbortSignal): void;
+}
+
+/** What a view currently shows: its options and the selection, matched with the store. */
+export interface Resolved {
+  source: Source;
+  layer: number;
+  head: HeadKey;
+  /** Shown in the heading if the selection cannot be followed: "layer 11 is not in rollout: showing 5". */
+  notes: string[];
+}
+
+const BY_LAYER = ":layers";
+const isByLayer = (method: string): boolean => method.endsWith(BY_LAYER);
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
@@ -30,13 +54,13 @@ export function sameCell(a: Cell | null, b: Cell | null): boolean {
   return a.unit === b.unit && a.query === b.query && a.key === b.key;
 }
 
-/** The selection through one model proxy. Listeners die with the signal they were given. */
+/** The selection through one model proxy. Its listeners end with the signal passed to them. */
 export function createSelection(model: Model): BoundSelection {
   const save = (values: Partial<SelectionState>): void => {
     for (const [key, value] of Object.entries(values)) {
       model.set(key as keyof SelectionState, value as never);
     }
-    // Everything set since the last save goes along; the preview is this browser's business only.
+    // Saving sends everything set since the last save, but hovering concerns this browser only.
     const hover = model.get("hover");
     if (hover !== null) model.set("hover", null);
     model.save_changes();
@@ -74,7 +98,7 @@ function tokensOf(axis: Axis, i: number): number[] {
 
 const INVERSE = new WeakMap<Axis, Map<number, number>>();
 
-/** Index of the element of `to` that shares a token with element `i` of `from`; -1 where there is none. */
+/** Index of the element of `to` that shares a token with element `i` of `from`; -1 if there is none. */
 export function translateIndex(i: number, from: Axis, to: Axis): number {
   if (i < 0) return -1;
   if (from === to) return i < to.labels.length ? i : -1;
@@ -98,7 +122,10 @@ export function translateIndex(i: number, from: Axis, to: Axis): number {
   return -1;
 }
 
-/** A cell in the indices of `source`. Targets of attributions are no tokens, so they translate only by number. */
+/**
+ * Translate a cell to the indices of `source`. Targets of attributions are not tokens, so only their numbers carry
+ * over.
+ */
 export function translateCell(cell: Cell, header: Header, source: Source): Cell | null {
   const query = header.axes[source.query];
   const key = header.axes[source.key];
@@ -125,7 +152,7 @@ export function translateCell(cell: Cell, header: Header, source: Source): Cell 
   return moved.query < 0 && moved.key < 0 ? null : moved;
 }
 
-/** The member of `list` nearest to `wanted`. */
+/** The element of `list` nearest to `wanted`. */
 export function nearest(list: readonly number[], wanted: number): number {
   let best = list[0] ?? 0;
   for (const item of list) if (Math.abs(item - wanted) < Math.abs(best - wanted)) best = item;
@@ -137,7 +164,7 @@ function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
   return found.length > 0 ? [found, true] : [list, false];
 }
 
-/** Head shown for a selected one: the head itself, a reduction, or "-" where there is no head axis. */
+/** The head to show for a selected one: itself, a reduction, or "-" if there is no head axis. */
 export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
   if (source.heads === null) return "-";
   if (wanted === "mean" || wanted === "max") return wanted;
@@ -146,8 +173,8 @@ export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
 }
 
 /**
- * What a view shows. The view's own options win over the selection; what the store does not have is replaced
- * by the nearest thing it has, and `notes` says so.
+ * What a view shows. Its own options take precedence over the selection; if the store lacks something, the nearest
+ * available replaces it, and `notes` says so.
  */
 export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];
@@ -183,11 +210,17 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   return { source, layer, head, notes };
 }
 
-/** The same for what attributions say of every layer, where they say anything; else as it is. */
-export function layered(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved {
+/** For attributions at the input, the same in a layer, and vice versa; null if the store has no such pair. */
+export function counterpart(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved | null {
   const { method, unit, stack } = shown.source;
-  const source = header.sources.find(({ id }) => id === `${method}:layers/${unit}/${stack}`);
-  if (!source) return shown;
+  const other = isByLayer(method) ? method.replace(BY_LAYER, "") : method + BY_LAYER;
+  const source = header.sources.find(({ id }) => id === `${other}/${unit}/${stack}`);
+  if (!source) return null;
   const layer = nearest(source.layers, selection.get("layer"));
   return { ...shown, source, layer, head: resolveHead(source, selection.get("head")) };
+}
+
+/** Attributions in every layer, if the store has them; otherwise `shown` itself. */
+export function layered(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved {
+  return (!isByLayer(shown.source.method) && counterpart(header, shown, selection)) || shown;
 }

@@ -1,5 +1,5 @@
 /**
- * What the core lends to parts: functions and constants in the order that the build found parts to import them, so that
- * no part carries them a second time. The build fills this list; nothing else reads it.
+ * Functions and constants of the core that parts use, in a fixed order, so that no part carries a second copy. The
+ * build fills in this list; nothing else reads it.
  */
 export const shared: readonly unknown[] = [];

@@ -1,4 +1,4 @@
-/** A view as an image of exactly what is shown: an SVG that holds the page's own elements, or that drawn as PNG. */
+/** A view as an image: an SVG that contains the view's own elements, or the same drawn as PNG. */
 import { density } from "./dom.ts";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -6,7 +6,7 @@ const MARGIN = 8;
 const STYLE = "style#aw-style";
 const INHERITED = ["color", "font-family", "font-size", "line-height"];
 
-/** The colour that the page shows behind an element. */
+/** The background colour behind an element. */
 function backdrop(el: Element): string {
   for (let at: Element | null = el; at; at = at.parentElement ?? ((at.getRootNode() as ShadowRoot).host as Element)) {
     const { backgroundColor } = getComputedStyle(at);
@@ -15,13 +15,13 @@ function backdrop(el: Element): string {
   return "Canvas";
 }
 
-/** Pictures and values, which a copy of an element does not take along. */
+/** Carry over what cloning an element loses: canvases, input values and scroll positions. */
 function carry(from: Element, to: Element): void {
   const [old, copies] = [from.querySelectorAll("*"), to.querySelectorAll<HTMLElement>("*")];
   old.forEach((one, i) => {
     const copy = copies[i];
     if (!copy) return;
-    // A copy is scrolled to its beginning.
+    // A clone starts at the top.
     if (one.scrollTop) (copy.firstElementChild as HTMLElement).style.marginTop = `${-one.scrollTop}px`;
     if (one instanceof HTMLCanvasElement) {
       const image = document.createElement("img");
@@ -41,7 +41,7 @@ function carry(from: Element, to: Element): void {
   });
 }
 
-/** The text of an SVG file; what lies in `without` is left out. */
+/** The text of an SVG file, without the elements that match `without`. */
 export function toSvg(root: HTMLElement, without: string): string {
   const { width, height } = root.getBoundingClientRect();
   const copy = root.cloneNode(true) as HTMLElement;
@@ -50,7 +50,7 @@ export function toSvg(root: HTMLElement, without: string): string {
   const place = root.getRootNode() as Document | ShadowRoot;
   const css = place.querySelector(STYLE)?.textContent ?? "";
   const computed = getComputedStyle(root);
-  // The page's own colours and fonts are not in the file: they are written down as they are now.
+  // The file has no access to the page's colours and fonts: write down their current values.
   for (const name of new Set(css.match(/--(?:aw|jp|vscode)-[\w-]+/g))) {
     const value = computed.getPropertyValue(name);
     if (value) copy.style.setProperty(name, value);
@@ -76,7 +76,7 @@ export function toSvg(root: HTMLElement, without: string): string {
   return new XMLSerializer().serializeToString(svg);
 }
 
-/** The same as PNG, at twice the size on ordinary screens. */
+/** The same as PNG, at least at twice the size. */
 export async function toPng(svg: string): Promise<Blob> {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
@@ -91,7 +91,7 @@ export async function toPng(svg: string): Promise<Blob> {
   );
 }
 
-/** Hand a file to the reader. */
+/** Offer a file for download. */
 export function download(name: string, data: Blob): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(data);

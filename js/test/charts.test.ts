@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { spreadOut } from "../src/views/charts/lineChart.ts";
-import { placesOf } from "../src/views/scorecard/curves.ts";
-import { sortedRows } from "../src/views/scorecard/table.ts";
+import { placesOf } from "../src/views/evaluate/scorecard/curves.ts";
+import { sortedRows } from "../src/views/evaluate/scorecard/table.ts";
 
 test("rising numbers stand by their value, anything else one after the other", () => {
   assert.deepEqual(placesOf([0, 1, 4]), [0, 0.5, 2]);

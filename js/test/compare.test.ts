@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chartOf, lookOf, spreadOut } from "../src/views/charts/lineChart.ts";
-import { byRank, difference, rankOf, shares } from "../src/views/compare/comparing.ts";
-import { everyEdge, flowOf, leastAt, placeOf, stepOf } from "../src/views/flow/followed.ts";
+import { byRank, difference, rankOf, shares } from "../src/views/compare/differences.ts";
+import { everyEdge, flowOf, leastAt, placeOf, stepOf } from "../src/views/compare/flow/mass.ts";
 
 const rounded = (values: Iterable<number>): number[] => Array.from(values, (v) => Number(v.toFixed(4)));
 

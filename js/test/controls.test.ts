@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import type { Tile, ViewContext } from "../src/context.ts";
-import { createPlayer } from "../src/views/LayerSlider.ts";
-import { percent } from "../src/views/predicted/percent.ts";
+import type { ViewContext } from "../src/context.ts";
 import {
   headChoices,
   methodsOf,
@@ -12,7 +10,10 @@ import {
   stacksOf,
   unitsOf,
   whereWords,
-} from "../src/views/steps.ts";
+} from "../src/views/base/navigation.ts";
+import { createPlayer } from "../src/views/maps/LayerSlider.ts";
+import { percent } from "../src/views/text/predictions/percent.ts";
+import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
 
 function source(method: string, unit: string, stack = "self", heads: number[] | null = [0, 1, 2]): Source {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
 import { activationsOf } from "../src/views/features/activations.ts";
-import { nameOfFeature, percentage, type Sae, saeShown, tokenAt } from "../src/views/features/looked.ts";
-import { relativeChange } from "../src/views/SteerView.ts";
+import { nameOfFeature, percentage, type Sae, saeShown, tokenAt } from "../src/views/features/features.ts";
+import { relativeChange } from "../src/views/features/SteerView.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 
 const SAE: Sae = {

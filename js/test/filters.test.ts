@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lut, PALETTES } from "../src/colour.ts";
-import { filteredTile, leavesOut, trimmed } from "../src/filters.ts";
-import { filterWords } from "../src/views/filterForm.ts";
-import { maxPool, paintCells } from "../src/views/map/paint.ts";
-import { type Drawing, drawn, type Logits } from "../src/views/predicted/decoding.ts";
+import { filterWords } from "../src/views/base/filterForm.ts";
+import { filteredTile, leavesOut, trimmed } from "../src/views/base/filters.ts";
+import { maxPool, paintCells } from "../src/views/maps/paint.ts";
 import { findHits } from "../src/views/text/find.ts";
-import { meanReceived } from "../src/views/text/reading.ts";
+import { type Drawing, drawn, type Logits } from "../src/views/text/predictions/decoding.ts";
+import { meanReceived } from "../src/views/text/rowValues.ts";
 import { decodeTile, HIDDEN } from "../src/wire/codec.ts";
 import type { Filters, TileMeta } from "../src/wire/wire.ts";
 import { SOURCE } from "./fake.ts";

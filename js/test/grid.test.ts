@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lut } from "../src/colour.ts";
-import { type Arrangement, arrange, headFilter, type Spot, type Wanted } from "../src/views/grid/arrange.ts";
-import { type Atlas, tableOf } from "../src/views/grid/atlas.ts";
+import { type Arrangement, arrange, headFilter, type Spot, type Wanted } from "../src/views/heads/grid/arrange.ts";
+import { type Atlas, tableOf } from "../src/views/heads/grid/atlas.ts";
 import { SOURCE } from "./fake.ts";
 
 const VALUES = [

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Tile } from "../src/context.ts";
 import { headColour, inkOn } from "../src/views/heads/colours.ts";
 import { along, limited, pairsOf, relations, strongest } from "../src/views/heads/pairs.ts";
 import { decodeTile } from "../src/wire/codec.ts";
+import type { Tile } from "../src/wire/tile.ts";
 import type { Axis } from "../src/wire/wire.ts";
 
 const N = 6;

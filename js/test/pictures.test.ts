@@ -4,10 +4,10 @@ import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour
 import { createWatch, quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
-import { thumbSide } from "../src/views/grid/arrange.ts";
-import { thumbOffsets } from "../src/views/grid/atlas.ts";
-import { fit } from "../src/views/map/fit.ts";
-import { maxPool, paintCells, paintFrame } from "../src/views/map/paint.ts";
+import { thumbSide } from "../src/views/heads/grid/arrange.ts";
+import { thumbOffsets } from "../src/views/heads/grid/atlas.ts";
+import { maxPool, paintCells, paintFrame } from "../src/views/maps/paint.ts";
+import { fit } from "../src/views/maps/size.ts";
 import { HIDDEN } from "../src/wire/codec.ts";
 
 const channel = (pixel: number): [number, number, number] => [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];

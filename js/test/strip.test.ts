@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { heatMap, luminance, mapTable } from "../src/colour.ts";
 import { printed } from "../src/numbers.ts";
-import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/text/reading.ts";
+import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/text/rowValues.ts";
 import { end, gradient, INK, opacity, shade } from "../src/views/text/stripColour.ts";
 import { isRightToLeft, parts, spoken } from "../src/views/text/tokens.ts";
 import type { Axis } from "../src/wire/wire.ts";

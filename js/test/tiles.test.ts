@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { ByteLru } from "../src/wire/lru.ts";
-import { createPool } from "../src/wire/pool.ts";
+import { createPool } from "../src/wire/tilePool.ts";
 import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/wire/tiles.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 

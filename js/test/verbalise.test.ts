@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { matrixWords, rowWords, spansOf } from "../src/views/verbalise.ts";
+import { matrixWords, rowWords, spansOf } from "../src/views/base/verbalise.ts";
 
 test("the fewest elements that have half of the sum are named, side by side as one span", () => {
   assert.deepEqual(spansOf([0, 1, 0, 2, 6, -1]), [{ first: 4, stop: 5, share: 6 / 9 }]);

@@ -6,8 +6,6 @@ import pytest
 
 import attnwidgets as aw
 
-pytestmark = pytest.mark.slow
-
 TEXT = "I did not like the film, but the ending was wonderful."
 CELLS = (
     f"""import attnwidgets as aw
@@ -164,3 +162,22 @@ def test_a_page_shows_it_and_says_what_needs_a_kernel(page_of_it, open_page, sho
     outcome(root, "positive").click()  # what it is without a target is in the page
     title(root).get_by_text("AttnLRP for 'positive'").wait_for()
     page.screenshot(path=shots / f"relevance-{scheme}-{width}.png", full_page=True)
+
+
+def test_a_click_on_a_layer_leaves_the_plot_where_it_is_in_any_font(page_of_it, open_page):
+    page = open_page(page_of_it.as_uri(), viewport={"width": 1200, "height": 1600})
+    plot = page.locator(".aw-layermap .aw-plot")
+    plot.wait_for()
+    moves = {}
+    for em in (0, 0.02, 0.04, 0.06, 0.08):  # wider letters break the lines elsewhere, as another font does
+        page.add_style_tag(content=f".aw-root {{ letter-spacing: {em}em }}")
+        for width in (340, 480, 640, 780, 900, 1040, 1200):
+            page.set_viewport_size({"width": width, "height": 1600})
+            page.wait_for_timeout(100)
+            box = plot.bounding_box()
+            for row in (0, 3, 6, 6):  # the second click on a layer goes back to the input
+                plot.click(position={"x": box["width"] / 2, "y": (row + 0.5) * box["height"] / 7})
+                page.wait_for_timeout(30)
+                if plot.bounding_box() != box:
+                    moves[em, width, row] = (box, plot.bounding_box())
+    assert not moves

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.explanations.explanation import TopPredictions
+from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.results.archive import ArchiveError, load
 from attnwidgets.tracing.prediction import Prediction
@@ -25,7 +25,7 @@ def hostile_map() -> MixingMap:
 
 
 def predicting_map() -> MixingMap:
-    given = TopPredictions("next token", (Prediction(" Paris", 0.77, 12),))
+    given = Outcomes("next token", (Prediction(" Paris", 0.77, 12),))
     return attention_map(predictions=given, warning="7 of 9 tokens", trace_id="abc")
 
 

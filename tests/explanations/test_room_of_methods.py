@@ -45,7 +45,7 @@ def test_what_has_no_room_is_refused_unless_it_is_forced(
     free(monkeypatch, need - 1)
     words = (
         rf"{name} over 9 tokens takes about [\d.]+ [kM]B, and [\d.]+ [kM]B are free\. "
-        r"Take a shorter text, or a device with more memory, or pass force=True to run it all the same\."
+        r"Take a shorter text, or a device with more memory, or pass force=True to run it anyway\."
     )
     with pytest.raises(ValueError, match=words):
         method.function(found)
@@ -120,7 +120,7 @@ def test_what_the_allocator_refuses_is_said_in_words(
 
     monkeypatch.setattr(type(found), "n_layers", fail)
     monkeypatch.setattr("attnwidgets.explanations.registry.registry.sizes_of", lambda *_: None)
-    with pytest.raises(ValueError, match=r"attention takes more memory than there is\. Take a shorter text"):
+    with pytest.raises(ValueError, match=r"attention takes more memory than is free\. Take a shorter text"):
         aw.attention(found)
 
 

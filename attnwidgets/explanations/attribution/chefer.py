@@ -15,7 +15,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import trusted
-from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
+from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
@@ -50,7 +50,7 @@ class _Rules:
         matrix: Float = products.sum(0) if self.head_reduce == "sum" else products.mean(0)
         if not self.discarded:
             return matrix
-        rest = without(matrix, self.discarded)
+        rest = drop_columns(matrix, self.discarded)
         # These rows are not shares: they keep their size instead of summing to one.
         before, after = np.abs(matrix).sum(-1, keepdims=True), np.abs(rest).sum(-1, keepdims=True)
         return rest * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
@@ -147,7 +147,9 @@ def chefer(
         raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
-    rules = _Rules(clamp, head_reduce, identity, order, start_layer, discarded(discard, key_unit, "chefer"))
+    rules = _Rules(
+        clamp, head_reduce, identity, order, start_layer, discard_positions(discard, key_unit, "chefer")
+    )
     gradients = _gradients(trace, targets) if rule == "iccv2021" else _relevance_gradients(trace, targets)
     relevance = _across(gradients, rules) if source == "cross" else _within(gradients, stack, rules)
     row = _resolve_row(trace, targets, source, row)
@@ -265,5 +267,5 @@ def _departures(options: dict[str, Any], unit: str) -> list[str]:
         "input first": options["order"] == "input_first",
         f"from layer {options['start_layer']}": options["start_layer"] > 0,
     }
-    departures[said(options["discard"], unit)] = options["discard"] is not None
+    departures[discard_note(options["discard"], unit)] = options["discard"] is not None
     return [words for words, departs in departures.items() if words and departs]

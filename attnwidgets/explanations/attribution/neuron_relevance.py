@@ -93,7 +93,7 @@ def neuron_relevance(
         "neuron_relevance",
         rule=rule,
         bias=bias,
-        sites=[hook_point],
+        hook_points=[hook_point],
         hidden_states=targets.hidden_states,
         precision=precision,
         insist=force,

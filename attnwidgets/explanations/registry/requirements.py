@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
+from attnwidgets.explanations.results.trace_protocol import is_trace
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.block_layout import Layout
@@ -92,7 +93,7 @@ def _after(first: Check) -> Callable[[Check], Check]:
 
 
 def _attention(trace: Any, _: str) -> str:
-    if hasattr(trace, "attention_layer"):
+    if is_trace(trace):
         return ""
     return "and this is a map without its trace" if is_map(trace) else f"and this is a {type(trace).__name__}"
 
@@ -114,7 +115,7 @@ def _model(trace: Any, _: str) -> str:
 
 @_after(_model)
 def _recorded_model(trace: Any, stack: str) -> str:
-    from attnwidgets.tracing.trace import RecordedLayer
+    from attnwidgets.tracing.layers import RecordedLayer
 
     if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.explanation import TopPredictions
+from attnwidgets.explanations.explanation import Outcomes
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis
@@ -75,9 +75,14 @@ class TraceLike(Protocol):
         """Return whether a weight may be negative."""
 
 
+def is_trace(given: Any) -> bool:
+    """Return whether an object is a trace, recorded or given."""
+    return hasattr(given, "attention_layer")
+
+
 def require_trace(trace: Any, function: str) -> None:
     """Raise TypeError if `trace` is not a trace; the message says how to make one."""
-    if hasattr(trace, "attention_layer"):
+    if is_trace(trace):
         return
     if isinstance(trace, Iterable) and not isinstance(trace, (str, Mapping)):
         hint = f"a list of texts gives a list of traces: [aw.{function}(t) for t in traces]"
@@ -137,7 +142,7 @@ def provenance_of(
         "trace_id": trace.id,
         "warning": "; ".join(dict.fromkeys(filter(None, (trace.warning, *notes)))),
         "dtype": trace.dtype,
-        "predictions": TopPredictions(predicted, tuple(trace.predictions())) if predicted else None,
+        "predictions": Outcomes(predicted, tuple(trace.predictions())) if predicted else None,
         "provenance": {
             "method": method,
             "options": dict(options or {}),

@@ -8,7 +8,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attnwidgets._errors import refuse_unknown
+from attnwidgets._errors import suggests_keywords
 from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.registry.registry import Method, default_stack, methods, put, require_known
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+@suggests_keywords
 def register(
     name: str,
     *,
@@ -37,7 +38,6 @@ def register(
     trace: Any = None,
     tolerance: float = 1e-4,
     strict: bool = False,
-    **unknown: object,
 ) -> Callable[[F], F]:
     """Register your own function of a trace as a method: `@aw.register("mine")` above its `def`.
 
@@ -66,7 +66,6 @@ def register(
         trace: A real trace to check it on as well.
         tolerance: Tolerated numerical error.
         strict: Whether a failing check raises; the method is then not registered.
-        unknown: Refused, with the nearest keyword.
 
     Raises:
         ValueError: For a name of the package's own; for an unknown requirement, invariant or reference.
@@ -81,8 +80,6 @@ def register(
             ...
         attnwidgets.explanations.user_methods.check_report.InvariantError: doubled fails: rows_sum_to_one ...
     """
-    known_keywords = [keyword for keyword in inspect.signature(register).parameters if keyword != "unknown"]
-    refuse_unknown("register", unknown, known_keywords)
     if not isinstance(name, str) or not name:
         raise TypeError(f'name is {name!r}, not a string; write @aw.register("mine") above the function.')
     known = methods()

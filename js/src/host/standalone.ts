@@ -1,6 +1,6 @@
 /**
- * The page without a kernel: the same views over models that live in the page. It answers the store's requests
- * from the archive in the page, as the kernel would, and says so where the file does not hold the answer.
+ * A page without a kernel: the same views, over models stored in the page. This host answers the store's requests from
+ * the page's archive, as the kernel would, and says so if the file lacks an answer.
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
@@ -20,13 +20,13 @@ import type {
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;
 
-/** What a page holds besides the eager bytes of a store. */
+/** What a page holds in addition to the eager bytes of a store. */
 interface Archive {
   tiles: (TileMeta & Placed)[];
   thumbs: (Thumbs & Placed)[];
 }
 
-/** What a view's Python twin would answer. */
+/** An answer of a view's Python twin, recorded when the page was written. */
 interface Told {
   topic: string;
   args: Record<string, unknown>;
@@ -43,7 +43,7 @@ interface Page {
   answers: Record<string, Told[]>;
 }
 
-/** A model as ipywidgets has it: change events when a value differs, and messages. */
+/** A model with the interface of ipywidgets: change events when a value differs, and messages. */
 class PageModel {
   readonly #state: State;
   readonly #listeners = new Map<string, Set<Listener>>();
@@ -79,7 +79,7 @@ class PageModel {
     for (const callback of [...(this.#listeners.get(name) ?? [])]) callback(...(args as never[]));
   }
 
-  /** The model for one view: what it listens to ends with its signal. */
+  /** The model as one view sees it: its listeners are removed when the signal aborts. */
   proxy(signal: AbortSignal): AnyModel {
     return {
       get: (key: string) => this.get(key),
@@ -95,7 +95,7 @@ class PageModel {
   }
 }
 
-/** Bytes of base64 text, from and to byte positions of the decoded data. */
+/** Decode a slice of base64 text; `offset` and `length` count decoded bytes. */
 export function base64Slice(text: string, offset: number, length: number): Uint8Array<ArrayBuffer> {
   const first = Math.floor(offset / 3);
   const last = Math.ceil((offset + length) / 3);
@@ -156,7 +156,7 @@ async function answer(request: Request, archive: Archive, bytes: () => string): 
   return [{ kind, id, ...meta } as Reply, [await inflate(base64Slice(bytes(), offset, length))]];
 }
 
-/** Answer a view's question from what was asked when the page was made. */
+/** Answer a view's question from the answers recorded in the page. */
 async function tell(question: Question, told: Told[], bytes: () => string): Promise<[QuestionReply, DataView[]]> {
   const { id } = question;
   const found =

@@ -1,6 +1,6 @@
 /** Explanations of one text below each other, and how they agree. */
 
-import { renderCompareView } from "../views/CompareView.ts";
+import { renderCompareView } from "../views/compare/CompareView.ts";
 import CSS from "./compare.css";
 
 export const style = CSS;

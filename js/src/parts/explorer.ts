@@ -1,6 +1,6 @@
 /** Everything in one output, and what the model predicts. */
 import { renderExplorer } from "../views/Explorer.ts";
-import { renderPredictions } from "../views/Predictions.ts";
+import { renderPredictions } from "../views/text/Predictions.ts";
 import CSS from "./explorer.css";
 
 export const style = CSS;

@@ -1,7 +1,7 @@
 /** Features of sparse autoencoders. */
-import { renderFeaturePanel } from "../views/FeaturePanel.ts";
-import { renderFeatureStrip } from "../views/FeatureStrip.ts";
-import { renderFeatureTable } from "../views/FeatureTable.ts";
+import { renderFeaturePanel } from "../views/features/FeaturePanel.ts";
+import { renderFeatureStrip } from "../views/features/FeatureStrip.ts";
+import { renderFeatureTable } from "../views/features/FeatureTable.ts";
 import CSS from "./features.css";
 
 export const style = CSS;

@@ -1,5 +1,5 @@
-/** What a reader may do to a picture: leave out, recolour, find. */
-import { renderFilters } from "../views/filterForm.ts";
+/** Tools for readers: hide values, recolour, find. */
+import { renderFilters } from "../views/base/filterForm.ts";
 import { renderStripTools } from "../views/text/stripTools.ts";
 import CSS from "./filters.css";
 

@@ -1,5 +1,5 @@
 /** Where tokens come from, through all layers. */
-import { renderFlowView } from "../views/FlowView.ts";
+import { renderFlowView } from "../views/compare/FlowView.ts";
 import CSS from "./flow.css";
 
 export const style = CSS;

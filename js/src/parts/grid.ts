@@ -1,6 +1,6 @@
 /** Every layer and head at a glance. */
 
-import { renderHeadGrid } from "../views/HeadGrid.ts";
+import { renderHeadGrid } from "../views/heads/HeadGrid.ts";
 import CSS from "./grid.css";
 
 export const style = CSS;

@@ -1,5 +1,5 @@
 /** Heads as lines between two columns of tokens. */
-import { renderHeadView } from "../views/HeadView.ts";
+import { renderHeadView } from "../views/heads/HeadView.ts";
 import CSS from "./heads.css";
 
 export const style = CSS;

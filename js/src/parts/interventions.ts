@@ -1,7 +1,8 @@
-/** Pulling the interventions: heads knocked out, rows of attention set, and what the model then says. */
-import { renderInterventionView } from "../views/InterventionView.ts";
+/** Interventions: heads knocked out, rows of attention set, and the resulting prediction. */
+
 import { renderActiveList } from "../views/interventions/bar.ts";
 import { renderChangedPrediction } from "../views/interventions/change.ts";
+import { renderInterventionView } from "../views/interventions/InterventionView.ts";
 import CSS from "./interventions.css";
 
 export const style = CSS;

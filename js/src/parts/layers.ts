@@ -1,7 +1,8 @@
-/** What a method says of every layer. */
-import { renderLayerMap } from "../views/LayerMap.ts";
-import { renderLayerProfile } from "../views/LayerProfile.ts";
-import { renderRelevanceMap } from "../views/RelevanceMap.ts";
+/** A method's values in every layer. */
+
+import { renderLayerProfile } from "../views/compare/LayerProfile.ts";
+import { renderLayerMap } from "../views/maps/LayerMap.ts";
+import { renderRelevanceMap } from "../views/text/RelevanceMap.ts";
 import CSS from "./layers.css";
 
 export const style = CSS;

@@ -1,5 +1,5 @@
 /** How one attention weight comes about. */
-import { renderNeuronView } from "../views/NeuronView.ts";
+import { renderNeuronView } from "../views/heads/NeuronView.ts";
 import CSS from "./neuron.css";
 
 export const style = CSS;

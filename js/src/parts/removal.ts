@@ -1,5 +1,5 @@
-/** An explanation taken away, token by token. */
-import { renderRemovalView } from "../views/RemovalView.ts";
+/** Removing the tokens that an explanation ranks highest, one by one. */
+import { renderRemovalView } from "../views/evaluate/RemovalView.ts";
 import CSS from "./removal.css";
 
 export const style = CSS;

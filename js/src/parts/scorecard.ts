@@ -1,5 +1,5 @@
 /** Scores of several methods. */
-import { renderScorecardView } from "../views/ScorecardView.ts";
+import { renderScorecardView } from "../views/evaluate/ScorecardView.ts";
 import CSS from "./scorecard.css";
 
 export const style = CSS;

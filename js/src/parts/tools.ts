@@ -1,5 +1,5 @@
-/** The corner that every view has. */
-import { renderTools } from "../views/Tools.ts";
+/** The menu in the corner of every view. */
+import { renderTools } from "../views/base/Tools.ts";
 import CSS from "./tools.css";
 
 export const style = CSS;

@@ -1,17 +1,17 @@
-/** Everything in one output: what is looked at, the whole model, one head, the text, and what the model says. */
+/** Everything in one output: the controls, the whole model, one head, the text, and the prediction. */
 
 import { createWatch, fill, flag, h, on, put } from "../dom.ts";
-import { filterPlace } from "../filters.ts";
 import { createAnswers } from "../wire/answers.ts";
-import { chooseMethod } from "./asked.ts";
-import { createHeading, only, view } from "./frame.ts";
-import { renderHeatmap } from "./Heatmap.ts";
+import { filterPlace } from "./base/filters.ts";
+import { createMenu } from "./base/menu.ts";
+import { chooseMethod } from "./base/methodChoice.ts";
+import { methodsOf, stacksOf } from "./base/navigation.ts";
+import { createHeading, only, view } from "./base/view.ts";
 import { headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
-import { renderLayerSlider } from "./LayerSlider.ts";
-import { createMenu } from "./menu.ts";
-import { renderPredictions } from "./Predictions.ts";
-import { methodsOf, stacksOf } from "./steps.ts";
-import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
+import { renderHeatmap } from "./maps/Heatmap.ts";
+import { renderLayerSlider } from "./maps/LayerSlider.ts";
+import { renderPredictions } from "./text/Predictions.ts";
+import { hasManyTargets, renderTokenStrip } from "./text/TokenStrip.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
@@ -19,12 +19,12 @@ export const renderExplorer = view((ctx, root, signal) => {
   const heading = createHeading(ctx, method.field, stack.field, filterPlace(ctx));
   const panel = (): HTMLElement => h("div.panel");
   const [slider, map, strip, layers, grid, predictions] = [panel(), panel(), panel(), panel(), panel(), panel()];
-  // In the order of reading on a narrow page; on a wide one the second column of panels comes to the left.
+  // In reading order on a narrow page; on a wide page the second column moves to the left.
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const features = panel();
   const specs = h("div");
   const told = h("div.warning", { role: "status" });
-  /** A view that is drawn when it is unfolded; nothing where there is none. */
+  /** A view that is drawn when unfolded; empty if the view is not loaded. */
   const folded = (name: string, title: string): HTMLElement[] => {
     const render = ctx.views[name];
     if (!render) return [];
@@ -69,7 +69,8 @@ export const renderExplorer = view((ctx, root, signal) => {
     heading.show("", header.model);
     const lost = ctx.tiles.status().state === "no-kernel";
     if (!isOther(header, options, source, ctx.layered().source, lost)) return;
-    method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method);
+    const next = ctx.counterpart()?.source.method;
+    method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method, next);
     const stacks = options.stack ? [] : stacksOf(header, source.method);
     stack.offer(
       stacks.map((name) => ({ value: name, label: name })),
@@ -83,7 +84,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (removal) removal.hidden = header.predictions.items.length === 0;
     flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
-  answers.get("interventions"); // so that it is here when it is wanted
+  answers.get("interventions"); // fetched early, so that it is there when needed
   update();
   renderLayerSlider(inner, slider);
   renderHeatmap(inner, map);

@@ -1,28 +1,30 @@
 /**
- * What a view asks its own Python twin, beyond the matrices of the store: one topic with arguments, one answer in JSON
- * with its buffers. Of each topic one question is in flight and the latest wins; what was answered is kept.
+ * Requests of a view to its own Python twin: a topic with arguments, answered in JSON with buffers. Each topic has one
+ * request in flight, and the latest wins; answers are cached.
  */
-import type { Job, ViewContext } from "../context.ts";
+
+import type { ViewContext } from "../context.ts";
 import { atEnd } from "../dom.ts";
-import type { Answer } from "./opening.ts";
+import type { Answer } from "./embeddedAnswers.ts";
+import type { Job } from "./jobs.ts";
 import type { Question, QuestionReply } from "./wire.ts";
 
-/** Without news for so long, a question is given up. What runs a model tells its progress meanwhile. */
+/** Milliseconds without news after which a request is given up. A running model reports its progress meanwhile. */
 const GONE_AFTER = 8000;
-/** What is computed sooner is not announced. */
+/** Jobs shorter than this (ms) are not announced. */
 const ANNOUNCED_AFTER = 250;
 const KEPT = 256;
 const GONE = "No answer from a kernel: busy, gone, or none. Rerun the cell.";
 
 export interface Answers {
-  /** The answer, if it is here; else it is asked for, and `changed` is called when it comes, or fails. */
+  /** The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. */
   get<T>(topic: string, args?: Record<string, unknown>): Answer<T> | undefined;
-  /** Why a question has no answer; asking again after `retry` asks anew. */
+  /** Why a request has no answer; after `retry` it is sent again. */
   failure(topic: string, args?: Record<string, unknown>): string | undefined;
-  /** What is computed for a topic, once it takes longer than a moment. */
+  /** The running job of a topic, once it takes longer than a moment. */
   job(topic: string): Job | null;
   cancel(topic: string): void;
-  /** Forget failures of a topic, and its answers as well where what they tell of has changed. */
+  /** Forget the failures of a topic and, if `andAnswers`, its answers. */
   retry(topic: string, andAnswers?: boolean): void;
 }
 
@@ -35,7 +37,7 @@ interface Flight extends Job {
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** Talk to this view's twin until `signal` ends it. */
+/** Connect to this view's twin until `signal` aborts. */
 export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: () => void): Answers {
   const here = new Map<string, Answer<unknown>>();
   const failures = new Map<string, string>();
@@ -85,7 +87,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     if (!flight || signal.aborted) return;
     if (reply.kind === "progress") {
       wait(flight);
-      if (reply.done === null) clearTimeout(flight.timer); // it waits for a cell, as long as that takes
+      if (reply.done === null) clearTimeout(flight.timer); // it waits for a running cell, for as long as that takes
       Object.assign(flight, { text: reply.text, done: reply.done, total: reply.total });
       changed();
       return;
@@ -110,7 +112,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const key = keyOf(topic, args);
       const found = here.get(key) as Answer<T> | undefined;
       const flight = flights.get(topic);
-      if (flight) flight.next = null; // this is the latest wish, and it may be what is on the way
+      if (flight) flight.next = null; // this is the latest request, and may be the one in flight
       if (found || failures.has(key) || flight?.key === key) return found;
       if (flight) flight.next = { key, args };
       else launch(topic, key, args);

@@ -1,4 +1,4 @@
-/** Bytes as numbers, little end first. */
+/** Decodes little-endian numbers. */
 
 const numbers = (view: DataView, read: (at: number) => number, bytes: number): number[] =>
   Array.from({ length: Math.floor(view.byteLength / bytes) }, (_, i) => read(bytes * i));

@@ -1,12 +1,12 @@
-/** What of a store is in the browser: the eager bytes, and what replies brought, the least used forgotten first. */
+/** The data of a store in the browser: the eager bytes, and replies, of which the least recently used are dropped. */
 
-import type { ThumbSheet, Tile } from "../context.ts";
 import { decodeThumbs, decodeTile } from "./codec.ts";
 import { createEager, type Eager, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
+import type { ThumbSheet, Tile } from "./tile.ts";
 import type { AnyTileMeta, Part, Placed, Reply } from "./wire.ts";
 
-/** Bytes of decoded tiles kept; thumbnails and exact rows may take a fraction of that each. */
+/** Bytes of decoded tiles to keep; thumbnails and exact rows may each take a fraction of that. */
 export const CACHE_BYTES = 64 * 2 ** 20;
 
 const CUT = "the reply was cut";
@@ -14,20 +14,20 @@ const NO_MORE = "there are no more thumbnails";
 
 export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
 
-/** Everything is found by `keyOf` its address. */
+/** Everything is stored by `keyOf` its address. */
 export interface Cache {
   /** Follow a new header. */
   read(model: StoreModel | undefined): void;
   tile(key: string): Tile | undefined;
   thumbs(key: string): ThumbSheet | undefined;
   row(key: string): Float32Array | undefined;
-  /** Put a reply's data where it belongs; says what was wrong with it otherwise. */
+  /** Store the data of a reply; returns an error message if it is malformed. */
   keep(msg: DataReply, buffer: DataView): string | null;
 }
 
 const countOf = (sheet: ThumbSheet | undefined): number => sheet?.meta.scale.flat().length ?? 0;
 
-/** A sheet with some heads more of a layer; as it was, where they do not follow those that are here. */
+/** A sheet extended by more heads of a layer; unchanged if they do not follow the loaded ones. */
 function joined(sheet: ThumbSheet | undefined, more: ThumbSheet & { meta: Partial<Part> }): ThumbSheet | undefined {
   const { rows, cols, part } = more.meta;
   if (!part) return more;
@@ -56,7 +56,7 @@ export function createCache(): Cache {
   return {
     read(model) {
       eager = model && createEager(model);
-      // A layer may have been added to what is computed one by one.
+      // A layer may have been added to a source that is computed layer by layer.
       for (const { id, computed } of model?.get("header")?.sources ?? [])
         if (computed) sheets.delete(keyOf({ source: id }));
     },
@@ -82,7 +82,7 @@ export function createCache(): Cache {
         const more = decodeThumbs(msg, buffer);
         if (!more) return CUT;
         const sheet = joined(here, more);
-        // Who goes on asking for what never comes would ask for ever.
+        // Without this, missing thumbnails would be requested forever.
         if (!sheet || (here && countOf(sheet) <= countOf(here))) return NO_MORE;
         sheets.set(key, sheet, sheet.codes.length);
       } else {

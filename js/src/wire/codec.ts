@@ -1,13 +1,14 @@
-/** Decoding tiles: codes to values, and values to as many digits as the code can stand for. */
-import type { Codes, ThumbSheet, Tile } from "../context.ts";
+/** Decoding tiles: codes to values, and values to text with as many digits as the code supports. */
+
 import { withinError } from "../numbers.ts";
+import type { Codes, ThumbSheet, Tile } from "./tile.ts";
 import type { AnyTileMeta, Thumbs, TileMeta } from "./wire.ts";
 
-/** The code of what a filter leaves out, or what a row cannot read: no zero. */
+/** The code of a hidden cell: filtered out, or not readable by its row. It is not zero. */
 export const HIDDEN = 256;
-/** The same as it travels, of signed codes. */
+/** The same in transmitted signed codes. */
 const UNREAD = -128;
-/** What is said of it. */
+/** Its text. */
 export const LATER = "comes later";
 
 /** Bytes of one encoded tile. */
@@ -31,7 +32,7 @@ export function decodeCode(code: number, top: number, gamma: number, scale: numb
   return Math.sign(code) * (Math.abs(code) / top) ** (1 / gamma) * scale;
 }
 
-/** Half the distance to the neighbouring codes: how far the true value may lie from the decoded one. */
+/** Half the distance to the neighbouring codes: how far the true value may be from the decoded one. */
 export function codeError(code: number, top: number, gamma: number, scale: number): number {
   const size = Math.abs(code);
   const above = Math.min(top, size + 0.5);
@@ -61,21 +62,21 @@ export function valueTable(isSigned: boolean, gamma: number, scale: number): Flo
   return table;
 }
 
-/** A tile from its bytes, or null when they are not what the header promises (a truncated message). */
+/** A tile from its bytes, or null if they do not match the header (a truncated message). */
 export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
   const { rows: high, cols: wide, codec, gamma, scale, whole } = meta;
   const [rows, cols] = whole ?? [high, wide];
   const packed = codec === "u8tri";
   const length = encodedLength(meta);
   if (bytes.byteLength !== length + (whole ? 4 * cols : 0) || (packed && high !== wide)) return null;
-  // A copy: the message's buffer may be shared with other tiles and would be kept alive whole.
+  // A copy: the message's buffer may be shared with other tiles, and would be kept alive as a whole.
   const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, length).slice();
   const isSigned = codec === "i8";
   let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, high) : raw;
   if (isSigned && codes.includes(UNREAD)) codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
   const top = isSigned ? 127 : 255;
   const values = valueTable(isSigned, gamma, scale);
-  // Cells of one code: one, unless the tile is coarse.
+  // Cells per code: one, unless the tile is coarse.
   const [down, across] = [Math.ceil(rows / high), Math.ceil(cols / wide)];
   const codeAt = (row: number, col: number): number =>
     codes[Math.floor(row / down) * wide + Math.floor(col / across)] ?? 0;
@@ -109,7 +110,7 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
   };
 }
 
-/** By column the mean of what its codes mean. A function of its own: it is the hot one. */
+/** The mean of each column. A separate function because it is hot. */
 function meanOfColumns(codes: Codes, rows: number, cols: number, values: Float32Array): Float32Array {
   const sums = new Float64Array(cols);
   const seen = new Uint32Array(cols);
@@ -127,7 +128,7 @@ function meanOfColumns(codes: Codes, rows: number, cols: number, values: Float32
   return Float32Array.from(sums, (sum, col) => sum / (someHidden ? (seen[col] as number) : rows));
 }
 
-/** Thumbnails from their bytes, or null when there are more or fewer than announced. */
+/** Thumbnails from their bytes, or null if their number differs from the header's. */
 export function decodeThumbs(meta: Thumbs, bytes: DataView): ThumbSheet | null {
   if (bytes.byteLength !== meta.scale.flat().length * meta.rows * meta.cols) return null;
   const Numbers = meta.signed ? Int8Array : Uint8Array;

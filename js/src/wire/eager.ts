@@ -1,12 +1,12 @@
-/** What came with the header: thumbnails and the first tiles, cut out of one block of bytes when they are looked at. */
+/** Data sent with the header: thumbnails and the first tiles, cut out of one block of bytes on first use. */
 import type { AnyModel } from "@anywidget/types";
-import type { ThumbSheet, Tile } from "../context.ts";
 import { decodeThumbs, decodeTile } from "./codec.ts";
+import type { ThumbSheet, Tile } from "./tile.ts";
 import type { HeadKey, Placed, StoreState } from "./wire.ts";
 
 export type StoreModel = AnyModel<StoreState & Record<string, unknown>>;
 
-/** Where something is found in a store: a tile, one of its rows, or (the source alone) thumbnails. */
+/** An address in a store: a tile, one of its rows, or (source alone) thumbnails. */
 export interface Address {
   source: string;
   layer?: number | undefined;
@@ -14,23 +14,23 @@ export interface Address {
   row?: number;
 }
 
-/** One name for each address. */
+/** A unique key for each address. */
 export const keyOf = ({ source, layer, head, row }: Address): string => [source, layer, head, row].join("\n");
 
-/** What lies in the eager bytes, by address. */
+/** The contents of the eager bytes, by address. */
 export interface Eager {
   tile(key: string): Tile | null;
   thumbs(key: string): ThumbSheet | null;
 }
 
-/** Reads one header; made anew when the header changes. */
+/** Reads one header; created again when the header changes. */
 export function createEager(model: StoreModel): Eager {
   const header = model.get("header");
   const tiles = new Map(header?.tiles.map((t) => [keyOf(t), t]));
   const sheets = new Map<string, ThumbSheet | null>();
   const cut = ({ offset, length }: Placed): DataView => {
     const eager = model.get("eager");
-    // Bytes that are not there yet decode to nothing.
+    // Missing bytes decode to nothing.
     if (!eager || offset + length > eager.byteLength) return new DataView(new ArrayBuffer(0));
     return new DataView(eager.buffer, eager.byteOffset + offset, length);
   };

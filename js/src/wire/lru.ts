@@ -25,7 +25,7 @@ export class ByteLru<V> {
     this.#entries.delete(key);
   }
 
-  /** The newest entry stays even if it alone exceeds the budget: it is being looked at. */
+  /** The newest entry stays even if it alone exceeds the budget, since it is being shown. */
   set(key: string, value: V, bytes: number): void {
     this.delete(key);
     this.#used += bytes;

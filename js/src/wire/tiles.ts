@@ -5,15 +5,64 @@
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
  */
 
-import type { Job, Status, TileClient } from "../context.ts";
 import { atEnd } from "../dom.ts";
-import { baseOf } from "../views/asked.ts";
-import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./asks.ts";
 import { createCache, type DataReply } from "./cache.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
-import { createRows } from "./rows.ts";
+import { createRows } from "./exactRows.ts";
+import type { Job } from "./jobs.ts";
+import { createWorks } from "./jobs.ts";
+import { baseKey } from "./keys.ts";
+import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./requests.ts";
+import type { ThumbSheet, Tile } from "./tile.ts";
 import type { HeadKey, Reply, Request } from "./wire.ts";
-import { createWorks } from "./works.ts";
+
+/**
+ * "ok": answers arrive. "waiting": a request is unanswered. "no-kernel": given up for now; any answer restores "ok".
+ */
+export interface Status {
+  state: "ok" | "waiting" | "no-kernel";
+  /** A message for the user, empty if all is well. Says what still works. */
+  message: string;
+}
+
+/** The matrices of one store, shared by all its views. Sources are named by `Source.id`. */
+export interface TileClient {
+  /** The tile if it is loaded. Synchronous; never sends anything. */
+  get(source: string, layer: number, head: HeadKey): Tile | undefined;
+  /**
+   * Request a tile; returns at once, and "tiles" is announced when it arrives. Within a `slot` the latest request
+   * replaces those not sent yet. Views that need several tiles at a time use one slot for each.
+   */
+  request(source: string, layer: number, head: HeadKey, slot?: string): void;
+  /**
+   * Request several heads of a layer in one message. What does not fit is requested again on "tiles", until every head
+   * is loaded or `failure` says why not.
+   */
+  requestHeads(source: string, layer: number, heads: HeadKey[]): void;
+  /**
+   * Exact float32 values of one row, or null if unavailable (no kernel, not in the file). A `quiet` request fails
+   * without a message.
+   */
+  row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
+  /** Why the store refused this tile (or, without layer and head, these thumbnails), if it did. */
+  failure(source: string, layer?: number, head?: HeadKey): string | undefined;
+  /**
+   * Max-pooled thumbnails. Missing ones are requested, and "tiles" is announced when they arrive. For a source sent in
+   * parts, those from the layer and head indices `from` on are requested; null: none.
+   */
+  thumbs(source: string, from?: readonly [number, number] | null): ThumbSheet | undefined;
+  /**
+   * Have a method computed, with the current layer, unless it is here; then `done` is called. The latest request wins.
+   */
+  make(method: string, layer: number, done: () => void): void;
+  /** The running job, once it takes longer than a moment. */
+  job(): Job | null;
+  /** Cancel that job. */
+  cancel(): void;
+  /** Called when a tile arrives or is refused, and when the status changes. */
+  subscribe(cb: () => void, signal: AbortSignal): void;
+  status(): Status;
+}
 
 export const WAITING_AFTER = 1500;
 export const GONE_AFTER = 8000;
@@ -37,7 +86,7 @@ interface Flight {
 }
 
 export interface TileStore extends TileClient {
-  /** Lend a view's model proxy. Requests go through the oldest proxy that is alive. */
+  /** Add a view's model proxy. Requests go through the oldest proxy that is alive. */
   attach(model: StoreModel, signal: AbortSignal): void;
   /** Whether no view is left. */
   empty(): boolean;
@@ -46,25 +95,25 @@ export interface TileStore extends TileClient {
 export function createTiles(): TileStore {
   let models: StoreModel[] = [];
   const bound = new WeakSet<StoreModel>();
-  /** Rows that nobody waits for. */
+  /** Keys of quiet requests for rows. */
   const quietly = new Set<string>();
   const listeners = new Set<() => void>();
   const cache = createCache();
-  /** Why something was refused. Refusals are announced and views then ask again: this ends it. */
+  /** Why something was refused. Refusals are announced, and views then ask again: this ends the loop. */
   const failures = new Map<string, string>();
-  /** Wishes by slot, in the order they were made. */
+  /** Unsent requests by slot, in order. */
   const wanted = new Map<string, Ask>();
   const rows = createRows();
   let ahead: (TileAsk | LayerAsk)[] = [];
   let flight: Flight | null = null;
-  /** The last one that was given up: a busy kernel may answer it yet. */
+  /** The last request that was given up: a busy kernel may still answer it. */
   let lost: Flight | null = null;
-  /** What the reader stopped; it is asked for again when somebody comes back to it. */
+  /** Requests that the reader cancelled; sent again when the reader returns to them. */
   const stopped = new Set<string>();
   const looked = new Map<string, number>();
-  /** Who waits for a method to be made. */
+  /** The method that is being computed, and whom to notify. */
   let chosen: { source: string; done: () => void } | null = null;
-  // Other pages of the same kernel number their requests as well.
+  // Starts at random, since other pages of the same kernel number their requests too.
   let nextId = Math.floor(Math.random() * 2 ** 40);
   let timer: Timer;
   let idle: Timer;
@@ -82,7 +131,7 @@ export function createTiles(): TileStore {
     tell();
   };
 
-  // ---- what is here ----
+  // ---- loaded data ----
 
   const reread = (): void => {
     cache.read(models[0]);
@@ -100,7 +149,7 @@ export function createTiles(): TileStore {
     return ask.kind !== "method" && Boolean(cache.tile(keyOf(ask)));
   };
 
-  /** Take a reply in; says what was wrong with it. */
+  /** Store a reply; returns an error message if it is malformed. */
   const keep = (msg: DataReply, buffer: DataView): string | null => {
     const key = keyOf(msg);
     const problem = cache.keep(msg, buffer);
@@ -112,7 +161,7 @@ export function createTiles(): TileStore {
     return null;
   };
 
-  // ---- asking ----
+  // ---- requests ----
 
   const send = (request: Request): boolean => {
     try {
@@ -150,7 +199,7 @@ export function createTiles(): TileStore {
     flight = null;
     works.all.clear();
     rows.finishAll();
-    // What nobody looks at (a neighbour, an exact row beside what is drawn) is not worth a warning.
+    // Data that is not visible (a neighbour, an exact row beside drawn values) needs no warning.
     setStatus("no-kernel", wanted.size > 0 || ended.some(isAwaited) ? UNANSWERED : "");
     pings = 0;
     knock();
@@ -182,7 +231,7 @@ export function createTiles(): TileStore {
     if (!flight?.alive) {
       giveUp();
     } else if (flight.tries < TRIES) {
-      // It answers pings, so the request or its reply was lost on the way.
+      // The kernel answers pings, so the request or its reply was lost.
       flight.tries += 1;
       transmit(flight);
     } else {
@@ -210,7 +259,7 @@ export function createTiles(): TileStore {
     transmit(flight);
   };
 
-  /** Send the next thing wanted, if nothing is in flight and somebody answers. */
+  /** Send the next request, if nothing is in flight and the kernel answers. */
   const pump = (): void => {
     if (flight || models.length === 0) return;
     if (status.state === "no-kernel") {
@@ -242,7 +291,7 @@ export function createTiles(): TileStore {
     if (next) launch(next, null);
   };
 
-  /** Want something within a slot. Set anew, so that the order of the map is the order of the wishes. */
+  /** Request something for the reader within a slot, replacing what the slot requested before. */
   const look = (ask: TileAsk | LayerAsk, slot: string): void => {
     if (looked.get(ask.source) !== ask.layer) stopped.clear();
     looked.set(ask.source, ask.layer);
@@ -259,9 +308,9 @@ export function createTiles(): TileStore {
     pump();
   };
 
-  // ---- answers ----
+  // ---- replies ----
 
-  /** Somebody answered after all. */
+  /** The kernel answers again. */
   const recover = (): void => {
     if (flight || status.state === "ok") return;
     clearTimeout(timer);
@@ -270,7 +319,7 @@ export function createTiles(): TileStore {
     pump();
   };
 
-  /** The kernel took a request up: others may go on meanwhile. */
+  /** The kernel accepted a request as a job: others may be sent meanwhile. */
   const follow = (taken: Flight, msg: Job): void => {
     works.follow(taken.id, taken, msg);
     if (taken.slot !== null && wanted.get(taken.slot) === taken.ask) wanted.delete(taken.slot);
@@ -303,8 +352,8 @@ export function createTiles(): TileStore {
       if (mine && !msg.superseded) stopped.add(mine.key);
     } else if (msg.kind === "error") {
       problem = String(msg.message);
-      // The menu that would say it is closed by now.
-      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseOf(mine.ask.source)}: ${problem}` };
+      // The menu that would show it is already closed.
+      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseKey(mine.ask.source)}: ${problem}` };
     } else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
     if (mine) {
       settle(mine, problem);
@@ -316,7 +365,7 @@ export function createTiles(): TileStore {
 
   const listen = (): void => {
     const model = models[0];
-    // Only the first proxy listens, or each reply would be decoded once for every view.
+    // Only the first proxy listens; otherwise each reply would be decoded once per view.
     if (!model || bound.has(model)) return;
     bound.add(model);
     model.on("msg:custom", (msg: Reply, buffers: DataView[]) => {
@@ -337,7 +386,7 @@ export function createTiles(): TileStore {
           listen();
           return;
         }
-        // Nobody looks any more: no timer may go on.
+        // No view is left: stop all timers.
         clearTimeout(timer);
         clearTimeout(idle);
         flight = null;

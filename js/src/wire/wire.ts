@@ -1,6 +1,6 @@
 /**
- * What travels between Python and the browser: the one place where both sides are spelled out.
- * Its Python twins are `attnwidgets/views/wire/store.py` (header, tiles), `selection.py` and `base.py`.
+ * The messages and traits between Python and the browser, spelled out in one place. The Python twins are in
+ * `attnwidgets/views/wire/` and `attnwidgets/views/base/`.
  */
 
 /** An ordered list of display elements along one side of a map, in one unit. */
@@ -23,8 +23,8 @@ export interface Axis {
 export interface Source {
   id: string; // `${method}/${unit}/${stack}`
   /**
-   * Key used by Selection.method. "lrp" is about what the model predicts, "lrp@1" about the class or token 1,
-   * "lrp@1-0" about 1 rather than 0; "lrp:layers" is what attributions say of every layer.
+   * Key used by Selection.method. "lrp" explains the prediction, "lrp@1" class or token 1, "lrp@1-0" 1 rather than 0;
+   * "lrp:layers" holds the values in every layer.
    */
   method: string;
   title: string; // "attention", "rollout", ... as shown
@@ -33,12 +33,12 @@ export interface Source {
   query: string; // key into Header.axes
   key: string;
   layers: number[]; // original layer numbers
-  /** Layers that can be had at once, of a method that computes a layer when it is looked at; null: all. */
+  /** Layers that are ready, for a method computed layer by layer on demand; null: all. */
   computed: number[] | null;
   heads: number[] | null; // original head numbers; null: no head axis
-  /** Its matrices have more cells than travel at once: its tiles are `Coarse`. */
+  /** Its matrices have more cells than one message may hold: its tiles are `Coarse`. */
   coarse: boolean;
-  /** Its thumbnails come a few heads at a time, as they are seen. */
+  /** Its thumbnails are sent a few heads at a time, as they scroll into view. */
   parts: boolean;
   causal: boolean;
   signed: boolean;
@@ -46,19 +46,19 @@ export interface Source {
   stochastic: boolean;
   /** "map": rows are queries. "attributions": rows are targets, keys are the attributed tokens. */
   kind: "map" | "attributions";
-  /** What was done, in words ("sum over key pieces, mean over query pieces"). */
+  /** How the values were aggregated ("sum over key pieces, mean over query pieces"). */
   note: string;
-  /** What a reader must know: "512 of 734 tokens", or a property that the method declares and does not have. */
+  /** A warning for the reader: "512 of 734 tokens", or a declared property that does not hold. */
   warning: string;
-  /** Whether the method can be asked about another target. */
+  /** Whether the method can explain a chosen target. */
   targets: boolean;
-  /** What the values of each target sum to, in words; empty where the method conserves nothing. */
+  /** What the values of each target sum to, in words; empty if the method conserves nothing. */
   sums: string[];
   /** What is known of conservation in this architecture. */
   verdict: string;
 }
 
-/** Head of a tile: a layer's head by number, a reduction over heads by name, or "-" where there is no head axis. */
+/** Head of a tile: a head by number, a reduction over heads by name, or "-" if there is no head axis. */
 export type HeadKey = number | "mean" | "max" | "-";
 
 export type Codec = "u8" | "u8tri" | "i8";
@@ -76,8 +76,8 @@ export interface TileMeta {
 }
 
 /**
- * What a tile has besides whose matrix has more cells than travel at once: how many rows and columns that are. A code
- * stands for the largest of a block of cells; after the codes come the exact means of the columns, little-endian float32.
+ * Additional fields of a tile whose matrix is too large for one message: its full number of rows and columns. A code is
+ * the largest of a block of cells; the codes are followed by the exact means of the columns, little-endian float32.
  */
 export interface Coarse {
   whole: [number, number];
@@ -90,18 +90,18 @@ export interface Placed {
   length: number;
 }
 
-/** Thumbnails of one source; their codes lie [layer][head][row][col]. */
+/** Thumbnails of one source; their codes are ordered [layer][head][row][col]. */
 export interface Thumbs {
   source: string;
   rows: number; // of one thumbnail, max-pooled
   cols: number;
   gamma: number;
   signed: boolean;
-  /** Largest absolute value per [layer][head], the scale of that thumbnail; -1: there is no such head (pruned). */
+  /** Largest absolute value per [layer][head], the scale of that thumbnail; -1: the head does not exist (pruned). */
   scale: number[][];
 }
 
-/** Where the heads of a reply belong that holds some of one layer: places of the layer and of the first of them. */
+/** For a reply with some heads of one layer: the indices of the layer and of the first head. */
 export interface Part {
   part: [number, number];
 }
@@ -116,14 +116,14 @@ export interface Prediction extends Outcome {
   probability: number;
 }
 
-/** A method that can be chosen, and is made then; or that cannot be, with the reason. */
+/** A method that can be computed on demand, or the reason why it cannot. */
 export interface Offer {
-  method: string; // Source.method of what is made
+  method: string; // Source.method of the result
   title: string;
   summary: string;
   cost: string;
   refusal: string;
-  /** What a reader must know before using it, such as a property that it declares and does not have. */
+  /** A warning to show before it is used, such as a declared property that does not hold. */
   mark: string;
   targets: boolean;
 }
@@ -134,24 +134,24 @@ export interface Header {
   text: string;
   axes: Record<string, Axis>;
   sources: Source[];
-  /** What is not among the sources yet. */
+  /** Methods that are not among the sources yet. */
   methods: Offer[];
-  /** Thumbnails that lie in the eager bytes; the others are asked for. */
+  /** Thumbnails in the eager bytes; the others are requested. */
   thumbs: (Thumbs & Placed)[];
-  /** Tiles that lie in the eager bytes. */
+  /** Tiles in the eager bytes. */
   tiles: (AnyTileMeta & Placed)[];
   predictions: { title: string; items: Prediction[] };
 }
 
-/** Traits of the tile store. `eager` holds thumbnails and the first tiles, at the places the header names. */
+/** Traits of the tile store. `eager` holds thumbnails and the first tiles, at the offsets that the header gives. */
 export interface StoreState {
   header: Header;
   eager: DataView;
 }
 
 /**
- * Messages from a view to the store. One in flight, the latest wins; `id` comes back in the reply. "method" has a
- * method of `Header.methods` (`source`) made, with the layer looked at; "cancel" stops what `job` asked for.
+ * Messages from a view to the store. One is in flight, and the latest wins; the reply has the same `id`. "method" has a
+ * method of `Header.methods` (`source`) computed, with the current layer; "cancel" stops the request `job`.
  */
 export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
@@ -163,11 +163,11 @@ export type Request =
   | { kind: "ping"; id: number };
 
 /**
- * "tile", "thumbs": one buffer of codes; of a source in `parts` as many heads of one layer as are made in a moment, beginning
- * `from` the place of a layer and of a head. "layer": one buffer with the tiles of several heads, and why others cannot be had;
- * what would make it too large is left out, to be asked for again. "row": one buffer of little-endian float32, exact. What takes the model waits
- * until no cell is running (`done` is null), tells its progress, and ends with what was asked for, "made",
- * "cancelled" or "error".
+ * "tile", "thumbs": one buffer of codes; for a source in `parts`, as many heads of one layer as can be computed
+ * quickly, starting at the layer and head indices `from`. "layer": one buffer with the tiles of several heads, and why
+ * others are unavailable; what would exceed the size limit is omitted and can be requested again. "row": one buffer of
+ * little-endian float32, exact. A request that runs the model waits until no cell is running (`done` is null), reports
+ * its progress, and ends with the requested data, "made", "cancelled" or "error".
  */
 export type Reply =
   | ({ kind: "tile"; id: number } & AnyTileMeta)
@@ -187,12 +187,14 @@ export type Reply =
   | { kind: "cancelled"; id: number; superseded: boolean }
   | { kind: "error"; id: number; message: string; needsKernel?: boolean };
 
-/** From a view to its own Python twin: a topic that the twin knows, and its arguments. */
+/** From a view to its own Python twin: a topic that the twin handles, and its arguments. */
 export type Question =
   | { kind: "ask"; id: number; topic: string; args: Record<string, unknown> }
   | { kind: "cancel"; id: number; job: number };
 
-/** The answer, with any buffers; what runs a model waits, tells its progress and can be stopped, as above. */
+/**
+ * The answer, with any buffers; a request that runs the model waits, reports progress and can be cancelled, as above.
+ */
 export type QuestionReply =
   | { kind: "answer"; id: number; meta: unknown }
   | Extract<Reply, { kind: "progress" | "cancelled" | "error" }>;
@@ -204,7 +206,10 @@ export interface Cell {
   key: number;
 }
 
-/** A head without what it writes. Its twin, with the fields in this order, is `attnwidgets/views/interventions/specs.py`. */
+/**
+ * A head whose output is ablated. Its twin, with the fields in this order, is
+ * `attnwidgets/views/interventions/specs.py`.
+ */
 export interface Ablated {
   kind: "ablate";
   stack: string;
@@ -221,9 +226,9 @@ export interface SetRow {
   head: number;
   query: number;
   to: "uniform" | "one_hot" | "free";
-  /** Of "one_hot". */
+  /** For "one_hot". */
   key?: number;
-  /** Of "free": the share, 0 to 1, of what can move. */
+  /** For "free": the share (0 to 1) of the movable mass. */
   amount?: number;
 }
 
@@ -238,10 +243,10 @@ export interface SelectionState {
   method: string;
   stack: string;
   pinned: Cell | null;
-  /** What the reader chose among the predictions, for methods that explain a target. */
+  /** Target and foil that the reader chose among the predictions. */
   target: Outcome | null;
   foil: Outcome | null;
-  /** Attributions are shown inside the model: what they say of `layer`, instead of the input. */
+  /** Whether attributions are shown in `layer` instead of at the input. */
   inside: boolean;
   /** A feature of a sparse autoencoder. */
   feature: number | null;
@@ -250,27 +255,27 @@ export interface SelectionState {
   hover: Cell | null;
 }
 
-/** Traits of the runtime: where the parts are that a view may need, by name. */
+/** Traits of the runtime: references to the loaded parts, by name. */
 export interface RuntimeState {
   parts: Record<string, string>;
 }
 
-/** Every view carries these four traits and no more. References have the form "anywidget:<model id>". */
+/** Every view has these traits and no more. References have the form "anywidget:<model id>". */
 export interface ViewState {
   runtime: string;
   store: string;
   selection: string;
   options: ViewOptions;
-  /** `Opening[]` in JSON after its length in four bytes, then all buffers; null where nothing travels along. */
+  /** The length of a JSON text in four bytes, the text (`Opening[]`), then all buffers; null if nothing is embedded. */
   opening: DataView | null;
 }
 
-/** A question that a view asks as it opens, answered. */
+/** One of a view's first requests, with its answer. */
 export interface Opening {
   topic: string;
   args: Record<string, unknown>;
   meta: unknown;
-  /** Bytes of each of its buffers. */
+  /** The length of each buffer in bytes. */
   lengths: number[];
 }
 
@@ -284,33 +289,33 @@ export interface ViewOptions {
   title: string;
   /** Outlined cells (Heatmap: [query, key]) or elements (TokenStrip: index). */
   marks: [number, number][] | number[];
-  /** What an Explorer offers. Empty: everything the store has. */
+  /** The choices of an Explorer. Empty: everything the store has. */
   methods: string[];
   units: string[];
   filters: Partial<Filters>;
 }
 
-/** What a HeadGrid's options have besides. */
+/** Additional options of a HeadGrid. */
 export interface HeadGridOptions extends ViewOptions {
   grid: GridOptions;
 }
 
-/** How heads stand, and which: by which statistic, in which order, from which value on, and by name. */
+/** The order and the filters of heads: the statistic, the order, the threshold, and names. */
 export interface GridOptions {
   sort: string;
   order: string;
   lowest: boolean;
-  /** The least value shown, or (lowest first) the greatest; null: all. */
+  /** The smallest value shown, or (lowest first) the largest; null: all. */
   only: number | null;
   heads: string;
 }
 
-/** What a TokenStrip's options have besides. */
+/** Additional options of a TokenStrip. */
 export interface TokenStripOptions extends ViewOptions {
   ranks: Ranks | null;
 }
 
-/** From which rank to which every element moves over versions of what is shown, and which change places with another. */
+/** The range of ranks of every element over variants of the explanation, and which elements swap places with others. */
 export interface Ranks {
   unit: string;
   low: number[];
@@ -319,21 +324,21 @@ export interface Ranks {
   versions: number;
 }
 
-/** What a HeadView's options have besides. */
+/** Additional options of a HeadView. */
 export interface HeadViewOptions extends ViewOptions {
   /** Heads shown; null: all. */
   heads: number[] | null;
-  /** Of a pair of texts, whose pairs are shown: "all", or "A-B" for what the first reads in the second, ... */
+  /** For a pair of texts, which pairs are shown: "all", or "A-B" for what the first reads in the second, ... */
   between: string;
 }
 
-/** What a view leaves out of its maps, and how it colours them; "": as the view does by itself. */
+/** What a view hides in its maps, and how it colours them; "": the view's default. */
 export interface Filters {
-  /** Special tokens are shown; left out; left out, and the rest of every row divided by its sum. */
+  /** Special tokens are shown, hidden, or hidden with the rest of every row divided by its sum. */
   special: "show" | "hide" | "renormalise";
   /** Share of every row's mass that is shown, the largest values first. */
   mass: number;
-  /** Smaller values are not shown. */
+  /** Smaller values are hidden. */
   least: number;
   scale: "" | "linear" | "sqrt" | "log";
   /** One colour range for all layers and heads, or one for each map. */

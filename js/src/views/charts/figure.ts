@@ -1,22 +1,22 @@
-/** A chart on the page: its picture, and the names of its lines beside or below. */
+/** A chart: its picture, and a legend beside or below it. */
 
 import { h } from "../../dom.ts";
 import { setAttributes, svg } from "./svg.ts";
 
 export interface Figure {
   element: HTMLElement;
-  /** What the pointer moves over, and what has the keys. */
+  /** The element that receives pointer events and keys. */
   plot: HTMLElement;
   picture: SVGElement;
   legend: HTMLElement;
-  /** Put this into the picture, now of this size in px. */
+  /** Replace the content of the picture and set its size in px. */
   fill(width: number, height: number, ...parts: SVGElement[]): void;
 }
 
-/** Read by the arrow keys. */
+/** Called by the arrow keys. */
 const BY_KEYS = { tabindex: "0", role: "application", "aria-roledescription": "line chart" };
 
-/** `attributes` are those of its plot. */
+/** `attributes` are set on the plot element. */
 export function createFigure(attributes: Record<string, string> = BY_KEYS): Figure {
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h("div.profile-plot", attributes, picture);

@@ -1,12 +1,12 @@
-/** Lines over layers, or over steps: a picture in SVG with an axis on each side, and a label at every line's end. */
+/** Lines over layers or steps: an SVG picture with two axes and a label at the end of every line. */
 
-import type { Theme } from "../../context.ts";
+import type { Theme } from "../../colour.ts";
 import { fill, flag, h, thinned } from "../../dom.ts";
 import { roundUp, tickText } from "../../numbers.ts";
-import { textWidth } from "../map/labels.ts";
+import { textWidth } from "../maps/labels.ts";
 import { rule, svg } from "./svg.ts";
 
-/** Hues that colour-blind readers tell apart, with a contrast of 3 on the page; dashes tell the rest apart. */
+/** Hues that colour-blind readers can tell apart, with a contrast of 3 to the page; beyond them, dashes differ. */
 const HUES: Record<Theme, readonly string[]> = {
   light: ["#0072b2", "#c54e00", "#00855f", "#b0508a", "#7a6000", "#555"],
   dark: ["#5ab4ec", "#f29a4a", "#3fcfa4", "#e79fca", "#e8dc4a", "#c8c8c8"],
@@ -18,7 +18,7 @@ export interface Look {
   dash: string;
 }
 
-/** How the line of this number is drawn. */
+/** The style of the line with this number. */
 export function lookOf(line: number, theme: Theme): Look {
   const hues = HUES[theme];
   return {
@@ -37,12 +37,12 @@ export interface Chart {
   bottom: number;
   low: number;
   high: number;
-  /** px of a layer by its place among the layers, and of a value. */
+  /** Position in px of a layer (by its index) and of a value. */
   x(place: number): number;
   y(value: number): number;
 }
 
-/** Measures for lines that end `room` px before the right edge. */
+/** The geometry of a chart whose lines end `room` px before the right edge. */
 export function chartOf(width: number, room: number, count: number, low: number, high: number, height = 190): Chart {
   const [left, top] = [46, 8];
   const [right, bottom] = [Math.max(left + 20, width - room), height - 24];
@@ -55,30 +55,30 @@ export function chartOf(width: number, room: number, count: number, low: number,
   };
 }
 
-/** Ends of an axis that holds 0 and all of these values, what is no number left out; round, and never one point. */
+/** The ends of an axis that contains 0 and all of these values (NaN aside): rounded, and never equal. */
 export function rangeOf(values: readonly number[]): [low: number, high: number] {
   const known = values.filter(Number.isFinite);
   const least = Math.min(0, ...known);
   return [least < 0 ? -roundUp(-least) : 0, roundUp(Math.max(0, ...known)) || 1];
 }
 
-/** A line across the picture at a place of the horizontal axis. */
+/** A vertical line across the picture at a position of the horizontal axis. */
 export function drawUpright(chart: Chart, place: number, name: string): SVGElement {
   const x = chart.x(place);
   return rule(x, chart.top, x, chart.bottom, { class: name });
 }
 
-/** What stands beside a name: a piece of its line. */
+/** The sample beside a legend entry: a piece of its line. */
 export function drawSwatch({ stroke, dash }: Look): SVGElement {
   const box = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
   box.append(rule(0, 4, 18, 4, { stroke, "stroke-width": 2, "stroke-dasharray": dash }));
   return box;
 }
 
-/** px that a name below the axis has beside its neighbours. */
+/** Minimum distance in px between names below the axis. */
 const NAME_ROOM = 22;
 
-/** Both axes, with the names of the layers that fit; `places` say where they stand, by default one after the other. */
+/** Both axes, with as many layer names as fit; `places` gives their positions, by default 0, 1, 2, ... */
 export function drawAxes(chart: Chart, layers: readonly string[], places?: readonly number[]): SVGElement {
   const { left, right, bottom, low, high } = chart;
   const group = svg("g", { class: "aw-axes" });
@@ -104,7 +104,7 @@ export function drawAxes(chart: Chart, layers: readonly string[], places?: reado
   return group;
 }
 
-/** Indices of names that do not stand over each other, the first ones first. */
+/** Indices of names that do not overlap; earlier ones take precedence. */
 function apart(at: readonly number[], names: readonly string[]): number[] {
   let last = -Infinity;
   return [...at.keys()].filter((i) => {
@@ -115,12 +115,12 @@ function apart(at: readonly number[], names: readonly string[]): number[] {
   });
 }
 
-/** Up to so many values each get a dot. */
+/** Up to this many values, each gets a dot. */
 const DOTTED = 32;
 
 /**
- * A line through what is a number, broken where there is none; a dot for every value while they are few. `places` say
- * where the values stand; by default one after the other.
+ * A line through all numbers, interrupted at NaN; with a dot for every value if there are few. `places` gives the
+ * positions of the values, by default 0, 1, 2, ...
  */
 export function drawLine(
   chart: Chart,
@@ -146,7 +146,7 @@ export function drawLine(
   return group;
 }
 
-/** The area between two lines, where both are numbers; a bar where a value stands alone. */
+/** The area between two lines where both are numbers; a bar for an isolated value. */
 export function drawBand(
   chart: Chart,
   low: readonly number[],
@@ -174,34 +174,37 @@ export function drawBand(
   return svg("path", { class: "aw-band", d: path, fill: colour });
 }
 
-/** A line's name and value at its end, and where that is. */
+/** The name and value at the end of a line, and its position. */
 export interface LineEnd {
   name: string;
   value: string;
   look: Look;
-  /** px of the line's last point. */
+  /** Height in px of the line's last point. */
   x: number;
   y: number;
   title?: string;
 }
 
-/** px below which labels stand under the picture, not beside it. */
+/** In figures narrower than this (px), labels are below the picture, not beside it. */
 const NARROW = 520;
 const LINE = 16;
 
-/** Whether labels stand beside the lines' ends in a figure of this width. */
+/** Whether labels are beside the ends of the lines in a figure of this width. */
 export const standBeside = (width: number): boolean => width >= NARROW;
 
-/** px that labels in `legend` need beside the lines; a little where they stand below. */
+/** Width in px that the labels need beside the lines; a small margin if they are below. */
 export function labelRoom(width: number, texts: readonly string[], legend: Element): number {
   if (!standBeside(width)) return 8;
-  // The shorthand is empty where figures are tabular.
+  // The `font` shorthand is empty with tabular figures.
   const { fontSize, fontFamily } = getComputedStyle(legend);
   const widest = Math.max(0, ...texts.map((text) => textWidth(text, `600 ${fontSize} ${fontFamily}`)));
   return Math.min(280, Math.ceil(widest) + 56);
 }
 
-/** Write the lines' names into `legend`, at their ends and never over each other, or below; returns what leads there. */
+/**
+ * Write the names of the lines into `legend`, at their ends without overlaps, or below; returns lines that connect
+ * them.
+ */
 export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
   const { width, right, top, bottom } = chart;
   const beside = standBeside(width);
@@ -227,21 +230,21 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
   });
 }
 
-/** px in the picture that the pointer is at; NaN outside of the axes. */
+/** Horizontal position of the pointer in the picture, in px; NaN outside the axes. */
 export function pointedAt(event: MouseEvent, picture: Element, chart: Chart): number {
   const box = picture.getBoundingClientRect();
   const x = ((event.clientX - box.left) * chart.width) / box.width;
   return x < chart.left - 8 || x > chart.right + 8 ? NaN : x;
 }
 
-/** The place, of `count`, that the pointer is at; -1 outside of the axes. */
+/** The index, of `count`, under the pointer; -1 outside the axes. */
 export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
   const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
   const place = Math.round((pointedAt(event, picture, chart) - chart.x(0)) / step);
   return Number.isNaN(place) ? -1 : Math.max(0, Math.min(count - 1, place));
 }
 
-/** Heights at which labels stand, `size` px apart, as near as can be to where they would like to stand. */
+/** Heights of labels at least `size` px apart, each as near as possible to where it belongs. */
 export function spreadOut(wanted: readonly number[], size: number, top: number, bottom: number): number[] {
   const order = [...wanted.keys()].sort((a, b) => (wanted[a] ?? 0) - (wanted[b] ?? 0));
   const out = [...wanted];

@@ -9,7 +9,7 @@ export function setAttributes<E extends Element>(element: E, attributes: Attribu
   return element;
 }
 
-/** An element with attributes; text is set as text. */
+/** An element with attributes and, optionally, text. */
 export function svg(tag: string, attributes: Attributes = {}, text = ""): SVGElement {
   const element = setAttributes(document.createElementNS(NAMESPACE, tag) as SVGElement, attributes);
   if (text) element.textContent = text;

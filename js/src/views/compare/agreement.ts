@@ -1,14 +1,14 @@
-/** How alike every two explanations rank the text, by one measure, and what that does and does not show. */
+/** How similarly every two explanations rank the text, by one measure, and what that does and does not show. */
 
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, flag, h, on, put } from "../../dom.ts";
-import { filtersOf } from "../../filters.ts";
-import { createSegments } from "../segments.ts";
+import { filtersOf } from "../base/filters.ts";
+import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
+import type { Told } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
-import type { Told } from "./told.ts";
 
-/** What `CompareView._agreement` says. */
+/** The answer of `CompareView._agreement`. */
 interface Agreements {
   measures: Record<string, Ranking>;
   k: number;
@@ -22,13 +22,13 @@ const WARNING =
 
 export interface Agreement {
   element: HTMLElement;
-  /** Show that of what was told, once it is; `args` are what was asked. */
+  /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
 }
 
 /**
- * `choose` is called with the row and column of a cell that is clicked, `point` with those under the pointer, `changed`
- * when another ranking is to be shown.
+ * `choose` is called with the row and column of a clicked cell, `point` with those under the pointer, `changed` when
+ * the reader chooses another measure.
  */
 export function createAgreement(
   ctx: ViewContext,

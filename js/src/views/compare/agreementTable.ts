@@ -1,10 +1,10 @@
-/** How alike every two explanations rank: a small matrix of numbers on colour. A cell is two of them, to be compared. */
+/** The agreement of every two explanations as a small matrix of coloured numbers. Clicking a cell compares the two. */
 
+import type { Theme } from "../../colour.ts";
 import { heatMap, luminance, mapTable, place, type Rgb } from "../../colour.ts";
-import type { Theme } from "../../context.ts";
 import { fill, flag, h, keyboard, on } from "../../dom.ts";
 
-/** What `CompareView._agreement` says of one measure. */
+/** One measure in the answer of `CompareView._agreement`. */
 export interface Ranking {
   title: string;
   values: number[][];
@@ -17,7 +17,7 @@ export interface AgreementTable {
   show(names: readonly string[], ranking: Ranking, pair: readonly [number, number] | null, theme: Theme): void;
 }
 
-/** `choose` is called with the row and column of a cell that is clicked; `point` with the one under the pointer. */
+/** `choose` is called with the row and column of a clicked cell, `point` with those under the pointer. */
 export function createAgreementTable(
   signal: AbortSignal,
   choose: (row: number, col: number) => void,
@@ -98,7 +98,7 @@ export function createAgreementTable(
           .toFixed(2)
           .replace(/^-0\.00$/, "0.00")
           .replace("-", "−");
-        // That each agrees with itself says nothing, and takes no colour.
+        // The diagonal is trivial and stays uncoloured.
         cell.style.background = row === col ? "" : `rgb(${rgb.join(" ")})`;
         cell.style.color = row === col ? "" : luminance(rgb) > 0.18 ? "#000" : "#fff";
         cell.ariaLabel = `${names[row]} and ${names[col]}: ${cell.textContent}`;

@@ -1,17 +1,19 @@
-/** Explanations of one text below each other: each a text, or a band of colour where there are too many words. */
+/**
+ * Explanations of one text, one below the other: each as a text, or as a band of colour if there are too many words.
+ */
 
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, dress, fill, flag, h, on, put } from "../../dom.ts";
-import { filtersOf } from "../../filters.ts";
 import { tickText } from "../../numbers.ts";
+import { filtersOf } from "../base/filters.ts";
 import { type Band, createBand } from "../text/band.ts";
-import { peak } from "../text/reading.ts";
+import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip, type StripEvents } from "../text/strip.ts";
 import { gradient, shades } from "../text/stripColour.ts";
-import { difference } from "./comparing.ts";
-import type { Told } from "./told.ts";
+import { difference } from "./differences.ts";
+import type { Told } from "./rows.ts";
 
-/** What `CompareView._strips` says beside the values. */
+/** What `CompareView._strips` returns in addition to the values. */
 export interface Compared {
   names: string[];
   remarks: string[];
@@ -24,7 +26,7 @@ export interface Compared {
   follows: boolean;
 }
 
-/** Two explanations that are brought together. */
+/** Two explanations that are compared. */
 export type Pair = readonly [number, number] | null;
 
 /** One explanation on the page. */
@@ -36,22 +38,22 @@ interface Row {
 }
 
 const NONE: ReadonlySet<number> = new Set();
-/** Elements of all strips together; where there are more, one strip is a text and the others are bands. */
+/** The largest total number of elements; beyond it one strip is a text and the others are bands. */
 const MOST_WORDS = 2400;
 
 export interface Strips {
   element: HTMLElement;
-  /** Make them: once for a set of names and an axis. */
+  /** Build the strips: once for a set of names and an axis. */
   build(names: readonly string[]): void;
-  /** Colour those of the pair, with their difference, or all. */
+  /** Colour the strips: the pair with its difference, or all. */
   paint(pair: Pair): void;
-  /** Mark an element in all, and the query in maps of which a row is read; `words` say an explanation's value of it. */
+  /** Mark an element in all strips, and the query in maps; `words` describe an explanation's value of it. */
   mark(key: number, words: (i: number) => string): void;
-  /** Mark strips; -1: none. */
+  /** Highlight strips; -1: none. */
   point(one: number, other: number): void;
 }
 
-/** `opened` is called when another one is to be a text. */
+/** `opened` is called when another explanation is shown as the text. */
 export function createStrips(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -65,7 +67,7 @@ export function createStrips(
   let built = "";
   let bound = new AbortController();
   let crowded = false; // too many words for every strip to be a text
-  let open = 0; // the one that is
+  let open = 0; // the strip shown as a text
   atEnd(signal, () => bound.abort());
 
   /** Index -1: the difference of two. */
@@ -103,7 +105,7 @@ export function createStrips(
     put(row.note, words);
   };
 
-  /** The difference of two strips' shares, below them. */
+  /** The difference of the shares of two strips, shown below them. */
   const paintApart = (shown: readonly Float32Array[], pair: Pair): void => {
     if (!pair) {
       if (apart) apart.strip.box.hidden = true;

@@ -1,16 +1,16 @@
-/** Several explanations in words: of one element, of two explanations, or of all. */
+/** Several explanations described in words: for one element, for two explanations, or for all. */
 
 import type { ViewContext } from "../../context.ts";
-import { filtersOf, leavesOut } from "../../filters.ts";
 import { printed } from "../../numbers.ts";
-import { nameOf } from "../readout.ts";
-import { plural } from "../steps.ts";
-import { largestOf } from "../text/reading.ts";
-import { byRank, difference, rankOf } from "./comparing.ts";
+import { nameOf } from "../base/cellValues.ts";
+import { filtersOf, leavesOut } from "../base/filters.ts";
+import { plural } from "../base/navigation.ts";
+import { largestOf } from "../text/rowValues.ts";
+import { byRank, difference, rankOf } from "./differences.ts";
+import type { Told } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
-import type { Told } from "./told.ts";
 
-/** Ranks in rows that were asked for. */
+/** The ranks in each row, computed once. */
 const RANKS = new WeakMap<Float32Array, number[]>();
 
 const largest = (row: Float32Array, most: number): number[] => largestOf(row, most).filter((key) => row[key]);
@@ -18,9 +18,12 @@ const largest = (row: Float32Array, most: number): number[] => largestOf(row, mo
 export interface CompareWords {
   /** An element's value in a row, and its rank there. */
   value(row: Float32Array | undefined, key: number): string;
-  /** An element's values in all rows, or in two; -1: the strongest relations, of all or apart in two. */
+  /**
+   * The values of an element in all rows, or in two; -1: the strongest relations of all, or the largest differences of
+   * the two.
+   */
   read(key: number, pair: Pair): string;
-  /** How many explanations there are, and how maps among them are read. */
+  /** The number of explanations, and how the maps among them are read. */
   heading(): string;
 }
 

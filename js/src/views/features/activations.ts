@@ -2,8 +2,8 @@
 import type { ViewContext } from "../../context.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
-import type { Answer } from "../../wire/opening.ts";
-import { axisOfText, optionsOf, saeShown } from "./looked.ts";
+import type { Answer } from "../../wire/embeddedAnswers.ts";
+import { axisOfText, optionsOf, saeShown } from "./features.ts";
 
 export interface Fired {
   feature: number;
@@ -13,9 +13,9 @@ export interface Fired {
 /** Which features fire on which elements of a text, in one unit. */
 export interface Activations {
   unit: string;
-  /** Of every element the features that fire, the strongest first. */
+  /** The features that fire on each element, strongest first. */
   fired: Fired[][];
-  /** The largest activation of every feature that fires anywhere, special tokens aside. */
+  /** The largest activation of every feature that fires, special tokens excluded. */
   largest: Map<number, number>;
   of(feature: number): number[];
 }
@@ -52,7 +52,7 @@ function decoded(
   return made;
 }
 
-/** What fires on the text, once it is here. */
+/** The activations on the text, once they arrive. */
 export function activationsOf(ctx: ViewContext, answers: Answers): Activations | undefined {
   const of = saeShown(ctx);
   const sae = optionsOf(ctx).saes?.[of];

@@ -1,4 +1,6 @@
-/** One chip for each head: a click shows or hides it, a double click shows it alone, another one all again. */
+/**
+ * One chip per head: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ */
 import { assign, dress, fill, flag, h, keyboard, on, put } from "../../dom.ts";
 
 export interface Chip {
@@ -21,7 +23,7 @@ export interface ChipEvents {
   toggle(place: number): void;
   solo(place: number): void;
   all(): void;
-  /** The pointer or the focus is on a chip; -1: on none. */
+  /** Called with the chip under the pointer or the focus; -1: none. */
   over(place: number): void;
 }
 
@@ -30,7 +32,7 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   const all = h("button.button", { type: "button" }, "all");
   const element = h("span.field.heads", "heads", list, all);
   let buttons: HTMLButtonElement[] = [];
-  /** The one that Tab reaches. */
+  /** The chip in the tab order. */
   let reached = 0;
   const placeOf = (event: Event): number => buttons.findIndex((button) => button.contains(event.target as Node));
   const reach = (to: number): void => {

@@ -1,23 +1,25 @@
-/** Colours of heads, as far apart as they get for readers with any colour vision, on a light and on a dark page. */
+/** Colours of heads, as distinct as possible for any colour vision, on light and dark pages. */
+
+import type { Theme } from "../../colour.ts";
 import { heatMap, luminance, mapTable } from "../../colour.ts";
-import type { Theme } from "../../context.ts";
 
 /**
- * Each was chosen to be farthest from those before it in OKLab, the nearest of normal, protan, deutan and tritan vision,
- * with a contrast of 3:1 to the page at least. More heads begin again: their places in a row of bars tell them apart.
+ * Each colour was chosen farthest from those before it in OKLab, by the nearest of normal, protan, deutan and tritan
+ * vision, with a contrast of at least 3:1 to the page. With more heads the colours repeat; their positions in a row of
+ * bars tell them apart.
  */
 const COLOURS: Record<Theme, string> = {
   light: "0072b2d55e007010312f2a8ba980ea4ba27fae40777a51002f67506a3c70788fba5547ac9a6e52ea6d6c660962a07493",
   dark: "56b4e9f28e4bbcfe96b758a0ecd2f9927d56adc6a04e7cd9d291b5f8cd4c5aa686c3610b5cf1ba8993fa43d5d5ec7280",
 };
 
-/** The colour of the head at a place in its layer. */
+/** The colour of the head with this index in its layer. */
 export function headColour(place: number, theme: Theme): string {
   const at = (6 * place) % COLOURS[theme].length;
   return `#${COLOURS[theme].slice(at, at + 6)}`;
 }
 
-/** Black or white, whichever is read better on a colour (#rrggbb). */
+/** Black or white, whichever is more legible on a colour (#rrggbb). */
 export function inkOn(colour: string): string {
   const channel = (at: number): number => Number.parseInt(colour.slice(at, at + 2), 16);
   return luminance([channel(1), channel(3), channel(5)]) > 0.179 ? "#000" : "#fff";

@@ -1,23 +1,23 @@
-/** One side's tokens as a column of rows that scrolls; only the rows in view are nodes. */
+/** The tokens of one side as a scrolling column; only visible rows are nodes. */
 import { assign, dress, flag, h, on, put, shortLabel } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
 import type { Side } from "./pairs.ts";
 
-/** Rows made beyond those in view, so that scrolling by a little makes none. */
+/** Rows kept beyond the visible ones, so that small scrolls create none. */
 const MORE = 6;
 
 export interface Column {
   element: HTMLElement;
-  /** Rows of an axis, `row` px each, in a column of `width` x `height` px; `off` has 0 for those set aside. */
+  /** Rows of an axis, `row` px high, in a column of `width` x `height` px; `off` is 0 for excluded rows. */
   layout(axis: Axis, row: number, width: number, height: number, off: Uint8Array): void;
-  /** px scrolled. */
+  /** Scroll position in px. */
   top(): number;
   scrollTo(top: number): void;
-  /** Bring a row into view. */
+  /** Scroll a row into view. */
   reveal(index: number): void;
   /** First row in view, and the one after the last. */
   range(): [number, number];
-  /** The rows looked at, pinned, and masked (from, to); -1: none. */
+  /** Mark the current and pinned rows, and the masked range (from, to); -1: none. */
   mark(looked: number, pinned: number, masked: readonly [number, number]): void;
 }
 
@@ -34,7 +34,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
   const spans: HTMLElement[] = [];
   let shown: { axis: Axis; off: Uint8Array } | null = null;
   let [row, height, count] = [20, 0, 0];
-  /** px scrolled: kept, for asking the page lays it out. */
+  /** Scroll position in px: cached, since reading it forces layout. */
   let top = 0;
   let drawn = "";
 

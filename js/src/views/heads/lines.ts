@@ -1,15 +1,15 @@
-/** The canvas of a picture of heads: lines between tokens, and a bar for each head behind the tokens of one side. */
+/** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of one side. */
 import { type Mode, place, valueAt } from "../../colour.ts";
 import { density } from "../../dom.ts";
 import type { Token } from "./numbers.ts";
 import type { Edges, Side, Values } from "./pairs.ts";
 
-/** So many strengths of a line are told apart: each is one stroke for all lines of a head. */
+/** The number of line strengths that are drawn: each is one stroke for all lines of a head. */
 const LEVELS = 10;
-/** Weaker lines would not be seen. */
+/** Weaker lines would be invisible. */
 const FAINTEST = 0.03;
 
-/** Where everything lies, in px. */
+/** Geometry in px. */
 export interface Layout {
   width: number;
   height: number;
@@ -22,9 +22,9 @@ export interface Layout {
 }
 
 export interface Style {
-  /** By place among the shown heads. */
+  /** By index among the shown heads. */
   colours: readonly string[];
-  /** Of negative and positive values, where values have signs. */
+  /** Colours of negative and positive values, if values are signed. */
   signs: readonly [string, string] | null;
   /** The value of the strongest line. */
   top: number;
@@ -33,7 +33,7 @@ export interface Style {
   only: number;
 }
 
-/** By strength and colour: query, key and how far from the middle of their rows, again and again. */
+/** By strength and colour: triples of query, key and offset from the middle of their rows. */
 type Lines = number[][];
 
 interface Scroll {
@@ -52,16 +52,16 @@ export function createLines(canvas: HTMLCanvasElement) {
 
   const strength = (value: number): number => place(Math.abs(value), range, style.mode || "sqrt");
   const colours = (): readonly string[] => style.signs ?? style.colours;
-  /** Place of a value's colour among them. */
+  /** Index of a value's colour. */
   const colourOf = (head: number, value: number): number => (style.signs ? Number(value > 0) : head);
-  /** Heads leave a token beside each other. */
+  /** Lines of different heads start side by side. */
   const shift = (head: number): number => {
     const heads = style.colours.length;
     const gap = Math.min(1.8, (layout.row - 7) / Math.max(1, heads - 1));
     return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
   };
 
-  /** Lines of one strength and colour are one stroke; the weakest come first, so that none hides a stronger one. */
+  /** Lines of one strength and colour are one stroke; the weakest come first, so that none covers a stronger one. */
   const stroke = (lines: Lines, scroll: Scroll, soft: number): void => {
     const { left, right, row } = layout;
     const bend = (right - left) * 0.42;
@@ -108,7 +108,7 @@ export function createLines(canvas: HTMLCanvasElement) {
     pen.fillStyle = "#888";
     pen.globalAlpha = 0.35;
     for (let i = first; i < last; i += 1) {
-      // A bar of nothing stands on its line; what is masked or left out has none.
+      // A bar of zero is a thin line; masked or hidden values have none.
       if (values.some((one) => one && !Number.isNaN(one[i] ?? Number.NaN))) {
         pen.fillRect(start, (i + 1) * row - top - 3, laneWidth - 2, 1);
       }
@@ -131,7 +131,7 @@ export function createLines(canvas: HTMLCanvasElement) {
   };
 
   return {
-    /** The size of everything; the canvas is empty afterwards. */
+    /** Set the geometry; this clears the canvas. */
     layout(now: Layout): void {
       layout = now;
       const dots = Math.min(2, density());
@@ -140,7 +140,7 @@ export function createLines(canvas: HTMLCanvasElement) {
       canvas.style.height = `${now.height}px`;
       pen.setTransform(dots, 0, 0, dots, 0, 0);
     },
-    /** How everything looks from here on. */
+    /** Set the style of what is drawn next. */
     style(now: Style): void {
       style = now;
       range = [0, now.top];
@@ -167,7 +167,7 @@ export function createLines(canvas: HTMLCanvasElement) {
       stroke(plain, scroll, other < 0 ? 1 : 0.22);
       stroke(strong, scroll, 1);
     },
-    /** Many pairs, softly, and what keys receive. */
+    /** Many pairs, drawn faintly, and bars for what keys receive. */
     edges({ shown, received }: Edges, scroll: Scroll): void {
       bars(received, "key", scroll);
       const lines: Lines = [];

@@ -1,38 +1,39 @@
-/** The numbers of a picture of heads: matrices of the heads shown, and single tokens where there is too much for all. */
+/** The data of a HeadView: matrices of the shown heads, or single tokens if there is too much for all. */
 
-import type { Tile, ViewContext } from "../../context.ts";
-import { filtered, filtersOf, leavesOut, trimmed } from "../../filters.ts";
+import type { ViewContext } from "../../context.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
+import { filtered, filtersOf, leavesOut, trimmed } from "../base/filters.ts";
 import { along, type Edges, limited, type Pairs, type Side, strongest, type Values } from "./pairs.ts";
 
-/** Values of a layer beyond which a token is asked for, and not all that there is. */
+/** For layers with more values, single tokens are requested instead of matrices. */
 const MOST_VALUES = 2 ** 25;
 
 export interface Token {
   side: Side;
   index: number;
-  /** A token of the other side that is looked at too; -1: none. */
+  /** The current token of the other side; -1: none. */
   other: number;
 }
 
 export interface HeadNumbers {
-  /** Read what is here of these heads, and ask for the rest. */
+  /** Read the loaded data of these heads, and request the rest. */
   gather(heads: readonly HeadKey[], pairs: Pairs): void;
-  /** What was made is made anew. */
+  /** Everything derived is computed again. */
   renew(): void;
-  /** By head what a token reads, or who reads it; exact where the kernel said so. */
+  /** By head, what a token reads or who reads it; exact values if the kernel sent them. */
   valuesOf(side: Side, index: number): { values: Values; exact: boolean };
   /** The strongest pairs of some queries. */
   edges(first: number, last: number, budget: number): Edges;
   /** The value of the strongest line. */
   top(token: Token | null): number;
-  /** Whether there is nothing to draw, and why. */
+  /** Why there is nothing to draw, if so. */
   missing(token: Token | null): boolean;
   why(): string;
-  /** How many heads are here. */
+  /** The number of loaded heads. */
   count(): number;
-  /** Whether a token at a time is all that can be had. */
+  /** Whether data is available only for one token at a time. */
   huge(): boolean;
 }
 
@@ -124,7 +125,7 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
     top(token) {
       if (ctx.source().stochastic) return 1;
       let top = Math.max(0, ...here.map((tile) => tile?.meta.scale ?? 0));
-      // Of a token whose numbers came alone, the largest of them.
+      // The largest value of a token that was requested alone.
       if (isHuge && token) {
         for (const one of valuesOf(token.side, token.index).values) {
           for (const value of one ?? []) if (Math.abs(value) > top) top = Math.abs(value);

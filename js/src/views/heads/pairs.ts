@@ -1,24 +1,26 @@
-/** Which pairs of tokens take part in a picture of heads, what a token reads and who reads it, and the strongest pairs. */
+/**
+ * The pairs of tokens in a HeadView: which are included, what a token reads and who reads it, and the strongest pairs.
+ */
 
-import type { Codes, Tile } from "../../context.ts";
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
+import type { Codes, Tile } from "../../wire/tile.ts";
 import type { Axis } from "../../wire/wire.ts";
 
-/** Of a pair of texts: the query's and the key's. */
+/** For a pair of texts: that of the query and of the key. */
 export const BETWEEN = { all: "all", "A-A": "A → A", "A-B": "A → B", "B-A": "B → A", "B-B": "B → B" };
 export type Between = keyof typeof BETWEEN;
 
 export type Side = "query" | "key";
 
-/** Values along the other side of a token, by head; NaN where there is none, nothing where a head is not here. */
+/** Values of a token along the other side, by head; NaN: no value, undefined: the head is not loaded. */
 export type Values = readonly (Float32Array | undefined)[];
 
-/** The pairs that take part. */
+/** The included pairs. */
 export interface Pairs {
   rows: number;
   cols: number;
   causal: boolean;
-  /** 1 where a query, a key takes part. */
+  /** 1 for each query and key that is included. */
   queries: Uint8Array;
   keys: Uint8Array;
 }
@@ -35,13 +37,13 @@ export function pairsOf(query: Axis, key: Axis, between: Between, causal: boolea
   return { rows, cols, causal: causal && rows === cols, queries: taking(query, from), keys: taking(key, to) };
 }
 
-/** A code's place in its table is what is left of it within these: negative ones come last. */
+/** Codes are masked by this to give an index into their table: negative ones come last. */
 const PLACES = 2 * HIDDEN;
 const PLACE = PLACES - 1;
 
 const TABLES = new WeakMap<Tile, Float32Array>();
 
-/** Values of a tile's codes; what is left out is not a number. */
+/** Values of a tile's codes; hidden ones are NaN. */
 function tableOf(tile: Tile): Float32Array {
   let table = TABLES.get(tile);
   if (!table) {
@@ -75,7 +77,7 @@ export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Floa
   return out;
 }
 
-/** The same from numbers that came as such. */
+/** The same from exact numbers. */
 export function limited(values: Float32Array, pairs: Pairs, side: Side, index: number): Float32Array {
   const isQuery = side === "query";
   const taking = isQuery ? pairs.keys : pairs.queries;
@@ -87,7 +89,7 @@ export function limited(values: Float32Array, pairs: Pairs, side: Side, index: n
 export interface Edge {
   query: number;
   key: number;
-  /** Place among the heads given. */
+  /** Index among the given heads. */
   head: number;
   value: number;
 }
@@ -96,9 +98,9 @@ export interface Edges {
   shown: Edge[];
   /** How many there are. */
   of: number;
-  /** Share of the sum of all sizes that those shown hold; 1 where that is 0. */
+  /** The share of the sum of all magnitudes in the shown pairs; 1 if that sum is 0. */
   share: number;
-  /** By head and key, the mean of what these queries read in it. */
+  /** By head and key, the mean over these queries. */
   received: Values;
 }
 
@@ -106,14 +108,14 @@ const BINS = 256;
 
 interface Binned {
   top: number;
-  /** The values, what is left out being nothing. */
+  /** The values, with hidden ones as zero. */
   plain: Float32Array;
   bins: Uint8Array;
 }
 
 const BINNED = new WeakMap<Tile, Binned>();
 
-/** The bin of every code where `top` is in the last one; a value that is not zero is in no bin of zeros. */
+/** The bin of every code, with `top` in the last one; a non-zero value is never in the bin of zeros. */
 function binned(tile: Tile, table: Float32Array, top: number): Binned {
   let made = BINNED.get(tile);
   if (made?.top !== top) {
@@ -127,10 +129,10 @@ function binned(tile: Tile, table: Float32Array, top: number): Binned {
   return made;
 }
 
-/** A query that takes part, and how many keys it has. */
+/** An included query, and its number of keys. */
 type Line = readonly [query: number, end: number];
 
-/** Count codes by their place, and add up what every key receives. A function of its own: it is the hot one. */
+/** Count codes by index, and sum what every key receives. A separate function because it is hot. */
 function tally(
   codes: Codes,
   table: Float32Array,
@@ -151,7 +153,7 @@ function tally(
   }
 }
 
-/** Keys of the codes from `start` to `end` that are in no bin below `least`. Also a hot one. */
+/** Keys of the codes from `start` to `end` whose bin is at least `least`. Also hot. */
 function strong(codes: Codes, bins: Uint8Array, least: number, start: number, end: number): number[] {
   const found: number[] = [];
   for (let i = start; i < end; i += 1) {
@@ -161,8 +163,8 @@ function strong(codes: Codes, bins: Uint8Array, least: number, start: number, en
 }
 
 /**
- * The strongest pairs of the queries from `first` to `last`, over all heads given, no more than `budget`. They are sorted
- * into 256 bins of size, so that no list of all pairs is ever made.
+ * The strongest pairs of the queries from `first` to `last`, over all given heads, at most `budget`. Pairs are sorted
+ * into 256 bins of magnitude, so that no list of all pairs is needed.
  */
 export function strongest(
   tiles: readonly (Tile | undefined)[],
@@ -207,7 +209,7 @@ export function strongest(
     least -= 1;
     room -= counts[least] as number;
   }
-  // Of the last bin come as many as there is room for.
+  // The last bin is cut to the available room.
   let partly = room < 0 ? (counts[least] as number) + room : Infinity;
   const shown: Edge[] = [];
   all.forEach((one, head) => {

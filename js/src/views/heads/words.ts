@@ -1,9 +1,9 @@
-/** What a picture of heads says in words: the strongest relations of a token, a pair head by head. */
+/** A HeadView in words: the strongest relations of a token, or a pair head by head. */
 import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
-import { nameOf } from "../readout.ts";
-import { plural } from "../steps.ts";
+import { nameOf } from "../base/cellValues.ts";
+import { plural } from "../base/navigation.ts";
 import type { Token } from "./numbers.ts";
 import { type Edge, type Edges, type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
 
@@ -67,11 +67,11 @@ export function pairWords(names: Names, token: Token, { values, exact }: Told): 
   return `${between}: ${words.join(", ")}; mean of ${known.length} heads ${value(mean, exact)}`;
 }
 
-/** The strongest pairs of all, each once: "“cat” reads “sat” ≈ 0.41 (head 3)" */
+/** The strongest pairs, each once: "“cat” reads “sat” ≈ 0.41 (head 3)" */
 export function edgeWords(names: Names, edges: readonly Edge[]): string {
   const { ctx, source } = names;
   const told = new Map<string, string>();
-  // Few of them need be put into their order.
+  // Only a few need sorting.
   const least = Math.max(0, ...edges.map((edge) => Math.abs(edge.value))) / 2;
   const strong = edges.filter(({ value: size }) => Math.abs(size) >= least);
   for (const { query, key, head, value: size } of strong.sort((a, b) => Math.abs(b.value) - Math.abs(a.value))) {
@@ -85,7 +85,10 @@ export function edgeWords(names: Names, edges: readonly Edge[]): string {
 const THOUSANDS = new Intl.NumberFormat("en");
 const many = (count: number): string => THOUSANDS.format(count);
 
-/** What is drawn of all there is, and how. `here`: how many heads; -1 where only a token at a time can be had. */
+/**
+ * How much of everything is drawn, and how. `here`: the number of loaded heads; -1: only one token at a time is
+ * available.
+ */
 export function captionWords(
   { source, heads, pairs }: Names,
   edges: Edges | null,

@@ -1,7 +1,7 @@
-/** The list of what is active, each with a cross; undo and clear all. */
+/** The list of active interventions, each with a button to remove it; undo and clear all. */
 import type { ViewContext } from "../../context.ts";
 import { atEnd, fill, h, on, put } from "../../dom.ts";
-import { view } from "../frame.ts";
+import { view } from "../base/view.ts";
 import { release, specsOf, specWords } from "./list.ts";
 
 export interface Bar {
@@ -9,7 +9,7 @@ export interface Bar {
   show(): void;
 }
 
-/** `empty` is said where nothing is active; "": the list is hidden then. */
+/** `empty` is shown if nothing is active; "": the list is hidden then. */
 export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
   const title = h("b.active-count");
   const items = h("ol.active-list", { "aria-label": "active interventions" });
@@ -64,7 +64,7 @@ export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string):
   return { element, show };
 }
 
-/** Top of what of an element's surroundings is in sight, in px of the window. */
+/** The top edge of the visible part of an element's surroundings, in px of the window. */
 function edgeOf(el: Element): number {
   for (let at: Element | null = el; at; ) {
     const parent: Element | null = at.parentElement ?? (at.getRootNode() as ShadowRoot).host ?? null;
@@ -77,7 +77,7 @@ function edgeOf(el: Element): number {
   return 0;
 }
 
-/** Keep an element in sight while any of `host` is. Notebooks scroll in boxes in boxes, where nothing sticks. */
+/** Keep an element in view while any part of `host` is. Notebooks nest scrolling boxes, where CSS `sticky` fails. */
 function keepInSight(el: HTMLElement, host: HTMLElement, signal: AbortSignal): void {
   let shift = 0;
   let frame = 0;
@@ -97,7 +97,7 @@ function keepInSight(el: HTMLElement, host: HTMLElement, signal: AbortSignal): v
   atEnd(signal, () => cancelAnimationFrame(frame));
 }
 
-/** The list alone, hidden while nothing is active; it stays in sight. */
+/** The list alone, hidden while nothing is active; it stays in view. */
 export const renderActiveList = view((ctx, root, signal) => {
   keepInSight(root, ctx.el, signal);
   const bar = createBar(ctx, signal, "");

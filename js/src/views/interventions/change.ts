@@ -1,13 +1,13 @@
-/** What the model says before and after, side by side. */
+/** The predictions before and after, side by side. */
 
 import type { ViewContext } from "../../context.ts";
 import { fill, flag, h, put, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
-import { beforeAfter, type Outcome } from "../beforeAfter.ts";
-import { only, view } from "../frame.ts";
-import { percent } from "../predicted/percent.ts";
-import { createState } from "../state.ts";
+import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { only, view } from "../base/view.ts";
+import { percent } from "../text/predictions/percent.ts";
 import { specsOf } from "./list.ts";
 
 /** The twin of `Intervening._changed` in attnwidgets/views/interventions/handlers.py. */
@@ -25,11 +25,14 @@ const FEW = 8;
 
 export interface Change {
   element: HTMLElement;
-  /** Ask for what is active now, and show it. */
+  /** Request the effect of the active interventions, and show it. */
   show(): void;
 }
 
-/** What is asked about the interventions that are active; the target stands there where it is not among the first. */
+/**
+ * The arguments of the request about the active interventions; they include the target in case it is not among the top
+ * outcomes.
+ */
 function asked(ctx: ViewContext, answers: Answers): { args: Record<string, unknown>; found: Changed | null } {
   const args = { interventions: specsOf(ctx) };
   const found = answers.get<Changed>("changed", args)?.meta ?? null;
@@ -41,7 +44,7 @@ function asked(ctx: ViewContext, answers: Answers): { args: Record<string, unkno
   return { args: more, found: answers.get<Changed>("changed", more)?.meta ?? found };
 }
 
-/** "the prediction changed by 0.034", of whatever the model says. */
+/** "the prediction changed by 0.034", for any kind of model output. */
 export function distanceWords(found: Changed): string {
   const size = printed(found.distance ?? NaN, false);
   if (found.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
@@ -142,7 +145,7 @@ const name = ([, label]: Changed["rows"][0]): string => `\u2068${shortLabel(labe
 const largest = (rows: Changed["rows"], side: 2 | 3): Changed["rows"][0] | undefined =>
   rows.reduce<Changed["rows"][0] | undefined>((most, row) => (most && most[side] >= row[side] ? most : row), undefined);
 
-/** A cosine near one, with the digits in which it differs from it. */
+/** A cosine near one, with enough digits to show its difference from one. */
 const digits = (value: number): string =>
   value > 0.999 && value < 1 ? `1 − ${printed(1 - value, false)}` : printed(value, false);
 

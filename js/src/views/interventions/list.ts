@@ -1,50 +1,50 @@
-/** The interventions that are active, as linked views share them: found, changed and said. */
+/** The active interventions that linked views share: finding, changing and describing them. */
 import type { ViewContext } from "../../context.ts";
 import { on, shortLabel } from "../../dom.ts";
 import type { HeadKey, Source, Spec } from "../../wire/wire.ts";
-import { headAddress } from "../steps.ts";
+import { headAddress } from "../base/navigation.ts";
 
 export const KNOCKS = "k: knock the head out, or put it back";
 
 export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
 
-/** What an intervention changes; there is one for each place. */
+/** The place that an intervention changes; each place has at most one. */
 const placeOf = (spec: Spec): string =>
   [spec.kind, spec.stack, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
 
 export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) === placeOf(other);
 
-/** Set an intervention in the place of the one that is there, or as the last. */
+/** Add an intervention, replacing the one at the same place. */
 export function pull(ctx: ViewContext, spec: Spec): void {
   const specs = specsOf(ctx);
   const at = specs.findIndex((one) => isSamePlace(one, spec));
   ctx.selection.set({ interventions: at < 0 ? [...specs, spec] : specs.with(at, spec) });
 }
 
-/** Take one intervention back. */
+/** Remove an intervention. */
 export function release(ctx: ViewContext, spec: Spec): void {
   ctx.selection.set({ interventions: specsOf(ctx).filter((one) => !isSamePlace(one, spec)) });
 }
 
-/** The intervention that ablates a head, if one does. */
+/** The intervention that ablates a head, if there is one. */
 export function ablated(ctx: ViewContext, stack: string, layer: number, head: HeadKey): Spec | undefined {
   return specsOf(ctx).find(
     (spec) => spec.kind === "ablate" && spec.stack === stack && spec.layer === layer && spec.head === head,
   );
 }
 
-/** Knock a head out, or put it back. */
+/** Knock a head out, or restore it. */
 export function knock(ctx: ViewContext, stack: string, layer: number, head: number, how: "zero" | "mean"): void {
   const found = ablated(ctx, stack, layer, head);
   if (found) release(ctx, found);
   else pull(ctx, { kind: "ablate", stack, layer, head, how });
 }
 
-/** Where an intervention would be pulled: the stack, layer and head looked at; null where no head is. */
+/** The stack, layer and head that an intervention would change; null if no head is shown. */
 export function headLookedAt(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
   const at = ctx.resolved();
   if (at.source.kind === "map" && at.source.heads) return at;
-  // Attributions have no heads: the selection still says where attention is looked at.
+  // Attributions have no heads: the selection still says which attention is meant.
   const source = ctx.header().sources.find(({ kind, heads }) => kind === "map" && heads);
   if (!source?.heads) return null;
   const [layer, head] = [ctx.selection.get("layer"), ctx.selection.get("head")];
@@ -53,7 +53,7 @@ export function headLookedAt(ctx: ViewContext): { source: Source; layer: number;
     : null;
 }
 
-/** A token of a stack by its name, where the view knows tokens, else by its number. */
+/** A token of a stack by its label if the view knows it, otherwise by its number. */
 function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
   const maps = sources.filter((one) => one.stack === stack && one.kind === "map");
@@ -74,7 +74,7 @@ export function specWords(ctx: ViewContext, spec: Spec): string {
   return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of what is free`;
 }
 
-/** Have `k` do something in an element, unless what is focused takes letters or has done it. */
+/** Handle the key `k` in an element, unless the focused element takes text or has handled it. */
 export function onK(el: HTMLElement, signal: AbortSignal, act: () => void): void {
   on(el, signal, {
     keydown(event) {

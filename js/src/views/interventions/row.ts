@@ -1,4 +1,4 @@
-/** One row of attention, to be made uniform, laid on one key, or moved by what is free. */
+/** A row of attention to be made uniform, set to one key, or adjusted by a slider. */
 
 import type { ViewContext } from "../../context.ts";
 import { atEnd, fill, h, on, put, quoted, shortLabel, watchWidth } from "../../dom.ts";
@@ -6,19 +6,19 @@ import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { SetRow } from "../../wire/wire.ts";
-import { createReadout } from "../frame.ts";
-import { createSegments } from "../segments.ts";
-import { createState } from "../state.ts";
-import { headAddress } from "../steps.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { headAddress } from "../base/navigation.ts";
+import { createSegments } from "../base/segmentedControl.ts";
+import { createReadout } from "../base/view.ts";
 import { type Changed, distanceWords, NOT_HERE } from "./change.ts";
 import { headLookedAt, isSamePlace, pull, release, specsOf } from "./list.ts";
 import { createStrips } from "./strips.ts";
 
 type Mode = "as" | SetRow["to"];
 
-/** Milliseconds for which the slider must rest. */
+/** Milliseconds that the slider must rest before a request. */
 const RESTS = 180;
-/** Less of a row than this does not move. */
+/** The smallest share of a row that can be moved. */
 const NOTHING = 1e-9;
 
 interface Place {
@@ -33,7 +33,7 @@ export interface RowEditor {
   show(): void;
 }
 
-/** `refusal`: why nothing can be changed. */
+/** `refusal`: why nothing can be changed, if so. */
 export function createRowEditor(
   ctx: ViewContext,
   answers: Answers,
@@ -78,14 +78,14 @@ export function createRowEditor(
   let timer: ReturnType<typeof setTimeout> | undefined;
   let [before, after]: [Float32Array, Float32Array] = [new Float32Array(), new Float32Array()];
   let labels: string[] = [];
-  /** Where the slider is while it moves; null: where the shared list has it. */
+  /** The slider's value while it moves; null: the value of the shared list. */
   let live: number | null = null;
 
   const axes = () => {
     const source = headLookedAt(ctx)?.source;
     return source && { query: ctx.axisOf(source.query), key: ctx.axisOf(source.key), source };
   };
-  /** The first token of what is pinned; -1: nothing is. */
+  /** The first token of the pinned element; -1: none. */
   const pinned = (side: "query" | "key"): number => {
     const cell = ctx.selection.get("pinned");
     const { sources, axes: all } = ctx.header();
@@ -112,7 +112,7 @@ export function createRowEditor(
   const strongest = (): number => before.reduce((best, value, i) => (value > (before[best] as number) ? i : best), 0);
   const keyOf = (): number => (pinned("key") < 0 ? strongest() : pinned("key"));
 
-  /** Pin a query and a key by their tokens, in whatever unit the views have. */
+  /** Pin a query and a key by their tokens, in the unit of the views. */
   const pinTokens = (query: number, key: number): void => {
     const stack = headLookedAt(ctx)?.source.stack;
     const maps = ctx.header().sources.filter((one) => one.stack === stack && one.kind === "map");
@@ -170,7 +170,7 @@ export function createRowEditor(
     readout.show(text, element.contains(document.activeElement));
   };
 
-  /** What the row becomes. */
+  /** The resulting row. */
   const edited = (spec: SetRow | undefined, at: Place): Float32Array => {
     if (!spec) return before;
     if (spec.to === "uniform") {

@@ -1,7 +1,7 @@
 /** A row of attention before and after, as two lanes of bars over the same keys. */
 import { h, on, put, setSizes, shortLabel, thinned } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import { sharp } from "../neuron/ink.ts";
+import { sharp } from "../heads/neuron/ink.ts";
 
 export interface Strips {
   element: HTMLElement;
@@ -11,10 +11,10 @@ export interface Strips {
 const LANE = 34;
 const GAP = 6;
 const NAMES = 44;
-/** px of a label below the bars. */
+/** Height in px of a label below the bars. */
 const LABEL = 44;
 
-/** `point` is told the key under the pointer or the keyboard, -1: none; `pin` the key that is chosen. */
+/** `point` is called with the key under the pointer or the keyboard cursor (-1: none), `pin` with the chosen one. */
 export function createStrips(signal: AbortSignal, point: (key: number) => void, pin: (key: number) => void): Strips {
   const canvas = h("canvas");
   const cursor = h("div.lanes-cursor");
@@ -95,7 +95,7 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
         ...thinned(count, cell, LABEL).map((i) => {
           const text = shortLabel(labels[i] as string, 12);
           const label = h("bdi", { title: text }, text);
-          // The last one stays within the picture.
+          // The last label stays within the picture.
           label.style.left = `${Math.min(room - LABEL / 2, (i + 0.5) * cell)}px`;
           return label;
         }),

@@ -1,4 +1,4 @@
-/** A long text as one line of colour, a cell an element: what stands for a strip where there is no room for its words. */
+/** A long text as one line of colour, one cell per element: stands in for a strip if there is no room for words. */
 import { density, h, on, place, watchWidth } from "../../dom.ts";
 import type { StripEvents } from "./strip.ts";
 
@@ -10,7 +10,7 @@ export interface Band {
 
 const HEIGHT = 20;
 
-/** A band of `count` elements under a caption. Its elements are reached by the pointer; a text beside it has the keys. */
+/** A band of `count` elements under a caption. It reacts to the pointer only; the text beside it handles the keys. */
 export function createBand(count: number, caption: string, events: StripEvents, signal: AbortSignal): Band {
   const canvas = h("canvas");
   const marks = { "aw-query": h("div.band-mark.band-query"), "aw-key": h("div.band-mark") };

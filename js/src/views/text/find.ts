@@ -1,12 +1,12 @@
-/** Finding a piece of text in a strip: also one that goes over several elements, and where labels mark their spaces. */
-import { carriesSpaces, continues } from "./reading.ts";
+/** Finding text in a strip, also across elements and if labels mark their spaces. */
+import { carriesSpaces, continues } from "./rowValues.ts";
 
-/** Elements from the first to the last that holds a piece of what was looked for. */
+/** The first and the last element of a match. */
 export type Hit = readonly [from: number, to: number];
 
 interface Joined {
   text: string;
-  /** Where every element ends in it. */
+  /** The end of every element in it. */
   ends: number[];
 }
 
@@ -14,7 +14,7 @@ const JOINED = new WeakMap<readonly string[], Joined>();
 
 const plain = (text: string): string => text.replace(/[␣▁Ġ\s]/gu, " ").toLowerCase();
 
-/** The text of labels; put together once, for a reader types letter by letter. */
+/** The joined text of labels, cached while the reader types. */
 function joined(labels: readonly string[]): Joined {
   let made = JOINED.get(labels);
   if (!made) {
@@ -32,14 +32,14 @@ function joined(labels: readonly string[]): Joined {
   return made;
 }
 
-/** Every place of `wanted` in the text of these labels, capitals or not, in order and without overlaps. */
+/** All matches of `wanted` in the text of these labels, ignoring case, in order and without overlaps. */
 export function findHits(labels: readonly string[], wanted: string): Hit[] {
   const looked = plain(wanted);
   const { text, ends } = joined(labels);
   const hits: Hit[] = [];
   let element = 0;
   for (let at = looked.trim() ? text.indexOf(looked) : -1; at >= 0; at = text.indexOf(looked, at + looked.length)) {
-    // Spaces at the edges of what is looked for need not be inside of the elements that are shown.
+    // Leading and trailing spaces of the search text need not lie inside the elements.
     const first = at + looked.search(/\S/);
     const last = at + looked.trimEnd().length;
     while ((ends[element] as number) <= first) element += 1;

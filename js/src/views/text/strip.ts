@@ -1,18 +1,18 @@
-/** One text on the page that can be hovered, chosen from and walked through by keys. */
+/** One text on the page whose tokens can be hovered, chosen, and walked through with keys. */
 import type { ViewContext } from "../../context.ts";
 import { flag, h, keyboard, on } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { navigation, plural } from "../steps.ts";
-import { step } from "./reading.ts";
+import { navigation, plural } from "../base/navigation.ts";
+import { step } from "./rowValues.ts";
 import { buildTokens } from "./tokens.ts";
 import { createUnderlay, type Underlay } from "./underlay.ts";
 
 export interface Strip {
   box: HTMLElement;
   underlay: Underlay;
-  /** Give one token a class and, for the query, tell screen readers; -1: none. */
+  /** Set a class on one token, and announce the query to screen readers; -1: none. */
   mark(name: "aw-query" | "aw-key", index: number): void;
-  /** Bring an element into sight; `chosen` also gives it the focus. */
+  /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
 }
 
@@ -22,7 +22,7 @@ export interface StripEvents {
   pin(index: number): void;
 }
 
-/** A strip for an axis; `caption` stands above it where there is more than one. */
+/** A strip for an axis; `caption` is above it if there are several. */
 export function createStrip(
   ctx: ViewContext,
   axis: Axis,
@@ -44,7 +44,7 @@ export function createStrip(
     const token = (event.target as Element).closest<HTMLElement>(".aw-tok");
     return token ? Number(token.dataset.i) : -1;
   };
-  /** One token of a list is reached by Tab; the arrows carry that place along. */
+  /** One token of a list is in the tab order; the arrow keys move that place. */
   const move = (index: number): HTMLElement | undefined => {
     const [old, next] = [spans[active], spans[index]];
     if (!old || !next) return undefined;
@@ -59,7 +59,7 @@ export function createStrip(
     pointerleave: () => events.hover(-1),
     focusout: () => events.hover(-1),
     click(event) {
-      // A click that ends a text selection is not meant for the token under it.
+      // A click that ends a text selection does not choose the token under it.
       const selected = getSelection();
       if (selected && !selected.isCollapsed && list.contains(selected.anchorNode)) return;
       const index = indexOf(event);

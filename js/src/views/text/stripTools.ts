@@ -1,21 +1,21 @@
-/** Below a strip: how dense it is, where its colour lies, and a field that finds a piece of its text. */
+/** Tools below a strip: its density, where its colour lies, and a search field. */
 import type { ViewContext } from "../../context.ts";
 import { fill, flag, h, keyboard, on, put } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/wire.ts";
-import { only, view } from "../frame.ts";
-import { plural } from "../steps.ts";
+import { plural } from "../base/navigation.ts";
+import { only, view } from "../base/view.ts";
 import { findHits, type Hit } from "./find.ts";
 
-/** What the tools do to the strip that holds them; the context that they are given carries it. */
+/** How the tools act on their strip; passed in through the context. */
 export interface StripHost {
   readonly view: HTMLElement;
   readonly texts: HTMLElement;
   labels(): readonly string[];
-  /** Colour below the text; the width of a line around an element. */
+  /** Whether colour lies below the text; the width of a line around an element. */
   paint(line: boolean, edge: ((index: number) => number) | undefined): void;
-  /** Bring an element into sight; `chosen` also gives it the focus. */
+  /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
-  /** What else is said of an element. */
+  /** An extra note about an element. */
   note(index: number): string;
 }
 
@@ -61,7 +61,7 @@ export const renderStripTools = view((ctx, root, signal) => {
     return `rank ${low === high ? low : `${low} to ${high}`} over ${choices()}`;
   };
   strip.note = (i) => (hasRanks() ? ` · ${rank(i)}` : "");
-  /** Hatch what does not keep its place; the strip's elements are made after these tools. */
+  /** Hatch elements with unstable ranks; the strip's elements are built after these tools. */
   const hatch = (): void => {
     if (!ranks) return;
     const here = hasRanks();

@@ -1,14 +1,14 @@
-/** The text of an axis as real, selectable spans: gaps, visible whitespace, specials, pairs and what was generated. */
+/** The text of an axis as selectable spans: gaps, visible whitespace, special tokens, pairs and generated text. */
 
 import { h, safeText } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { carriesSpaces, continues } from "./reading.ts";
+import { carriesSpaces, continues } from "./rowValues.ts";
 import { CHUNK, type Chunk } from "./underlay.ts";
 
-/** Signs that tokenizers' display strings use for whitespace, and the character each stands for. */
+/** The signs for whitespace in tokenizers' display strings, and the characters they stand for. */
 const SIGNS: Record<string, string> = { "␣": " ", "▁": " ", "⏎": "\n", "↵": "\n", "⇥": "\t" };
 const WHITE = /([ \t\n\r\u00a0␣▁⏎↵⇥]+)/u;
-/** Longer elements may break within themselves. */
+/** Longer elements may break inside. */
 const WHOLE_UP_TO = 24;
 
 export interface TokenList {
@@ -16,7 +16,7 @@ export interface TokenList {
   spans: HTMLElement[];
   chunks: Chunk[];
   rtl: boolean;
-  /** Whether the strip sets gaps between elements, because labels do not carry their spaces. */
+  /** Whether the strip needs gaps between elements, because labels do not carry their spaces. */
   spaced: boolean;
 }
 
@@ -31,13 +31,13 @@ export function isRightToLeft(axis: Axis): boolean {
   return right * 2 > left;
 }
 
-/** A label in parts: text, or a run of whitespace that is to be made visible. */
+/** A label split into text and runs of whitespace to be made visible. */
 export function parts(label: string): { text: string; white: boolean }[] {
   const split = label.split(WHITE);
   return split.map((text, i) => ({ text, white: i % 2 === 1 })).filter((part) => part.text !== "");
 }
 
-/** Whitespace with the faint sign CSS draws over it; the character itself stays, for copying. */
+/** Whitespace with a sign that CSS draws faintly over it; the character itself stays, for copying. */
 function whitespace(signs: string): HTMLElement {
   const real = [...signs].map((sign) => SIGNS[sign] ?? sign).join("");
   const glyph = h("span.white");
@@ -51,19 +51,18 @@ export function spell(span: HTMLElement, label: string): void {
   if (label === "") span.append(h("span.white", { "data-sign": "∅" }));
   const found = parts(label);
   found.forEach(({ text, white }, i) => {
-    // Spaces between the words of a sentence are ordinary; those at the edges belong to the token.
+    // Spaces between words are ordinary; those at the edges belong to the token.
     const ordinary = !white || (text === " " && i > 0 && i < found.length - 1);
     if (ordinary) span.append(safeText(text));
-    // Long runs get one box of dots: a token of a thousand spaces must not make a thousand nodes.
+    // Long runs become one box of dots: a token of a thousand spaces must not create a thousand nodes.
     else if (text.length > 3) span.append(whitespace(text));
     else span.append(...[...text].map((sign) => whitespace(sign)));
   });
 }
 
 /**
- * Build the list of an axis. `name` is its accessible name; `marks` are outlined elements, `breaks` those that begin a
- * paragraph.
- * The spans carry their index in `data-i`; the first is the one that Tab reaches.
+ * Build the list of an axis. `name` is its accessible name; `marks` are outlined elements, `breaks` begin a paragraph.
+ * Spans carry their index in `data-i`; the first is in the tab order.
  */
 export function buildTokens(
   axis: Axis,
@@ -108,7 +107,7 @@ export function buildTokens(
   return { list, spans, chunks, rtl, spaced };
 }
 
-/** What stands between an element and the one before it. */
+/** The gap between an element and the one before it. */
 function before(axis: Axis, i: number, spaced: boolean, breaks: boolean): (Node | string)[] {
   const out: (Node | string)[] = [];
   if (breaks) out.push(h("span.paragraph", { role: "presentation" }));
@@ -121,7 +120,7 @@ function before(axis: Axis, i: number, spaced: boolean, breaks: boolean): (Node 
   return out;
 }
 
-/** A token without letters, for a screen reader. */
+/** A name for a token without letters, for screen readers. */
 export function spoken(label: string): string {
   if (label === "") return "empty token";
   const names = [...label].map((sign) => {

@@ -1,19 +1,19 @@
 /**
- * Colour behind running text: canvases under chunks of spans. The boxes of the spans are measured once and
- * again only when the strip changes its size, so a change of colour costs no layout. Texts above
- * `LAZY_ABOVE` elements are measured and painted chunk by chunk as they come into sight.
+ * Colour behind running text: canvases under chunks of spans. The boxes of the spans are measured only when the strip
+ * changes its size, so recolouring needs no layout. Texts above `LAZY_ABOVE` elements are measured and painted chunk by
+ * chunk as they scroll into view.
  */
 
 import { atEnd, density, h, onResize } from "../../dom.ts";
 
 export const LAZY_ABOVE = 2048;
 export const CHUNK = 1024;
-/** Longest side of a canvas that every browser takes. */
+/** The largest side of a canvas that every browser supports. */
 const LONGEST = 16000;
 
 /** A run of elements whose boxes share one canvas. */
 export interface Chunk {
-  /** Inline element around the run: what is watched for coming into sight. */
+  /** The inline element around the run, observed for scrolling into view. */
   holder: HTMLElement;
   spans: HTMLElement[];
   /** Index of the first element. */
@@ -24,26 +24,26 @@ interface Sheet extends Chunk {
   canvas: HTMLCanvasElement;
   /** x, y, width, height of every box, relative to the canvas. */
   boxes: Float32Array;
-  /** The same in whole pixels of the canvas: no two of them share any, and rounded corners lie within. */
+  /** The same in whole pixels of the canvas: boxes do not overlap, and rounded corners lie inside. */
   cells: Uint16Array;
   owners: Uint32Array;
   scale: number;
   measured: boolean;
   visible: boolean;
-  /** Where colour may be: drawn once for its `look`, so that a change of colour draws rectangles only. */
+  /** The mask of the coloured shapes: drawn once per `look`, so that recolouring only draws rectangles. */
   mask: HTMLCanvasElement;
   look: string;
 }
 
 export interface Underlay {
   /**
-   * Colours every element with the CSS colour `shade` gives for its index ("" for none): behind it, or (`line`) below it;
-   * `edge`, if anything has one, gives the width of a line of its text's colour around it.
+   * Colours every element with the CSS colour `shade` returns for its index ("": none), behind it or (`line`) below it;
+   * `edge`, if given, returns the width of an outline in its text colour.
    */
   paint(shade: (index: number) => string, line?: boolean, edge?: ((index: number) => number) | undefined): void;
 }
 
-/** Puts one canvas for each chunk into `layer`, which lies under the text of `strip`. Dies with `signal`. */
+/** Puts one canvas per chunk into `layer`, which lies under the text of `strip`. Ends with `signal`. */
 export function createUnderlay(
   strip: HTMLElement,
   layer: HTMLElement,
@@ -64,7 +64,7 @@ export function createUnderlay(
 
   const draw = (): void => {
     const shown = sheets.filter((sheet) => sheet.visible);
-    // All reading of layout comes before all writing.
+    // Read all layout before writing any.
     const stale = shown.filter((sheet) => !sheet.measured);
     if (stale.length > 0) {
       const origin = strip.getBoundingClientRect();
@@ -73,7 +73,7 @@ export function createUnderlay(
       for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
     }
     for (const sheet of shown) fill(sheet, paints);
-    // The page's own colour is asked for only where a line is drawn with it: that lays the page out.
+    // Read the page's colour only if an outline needs it: that forces layout.
     if (paints.edge) for (const sheet of shown) outline(sheet, paints.edge, getComputedStyle(strip).color);
   };
   const later = (): void => {
@@ -81,7 +81,7 @@ export function createUnderlay(
     frame = requestAnimationFrame(draw);
   };
 
-  // Only widths and heights of the strip itself are watched; canvases lie outside the flow, so nothing feeds back.
+  // Only the strip's own size is observed; canvases are out of the flow, so there is no feedback.
   const look = (box: DOMRectReadOnly): void => {
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;
@@ -123,7 +123,7 @@ const LINE = 4;
 
 const SPLIT = new Map<string, readonly [string, number]>();
 
-/** A colour, and how much of it: a canvas takes a number faster than the text of another colour. */
+/** A colour and its alpha: setting a number on a canvas is faster than parsing another colour. */
 function split(css: string): readonly [string, number] {
   let parts = SPLIT.get(css);
   if (!parts) {
@@ -134,9 +134,9 @@ function split(css: string): readonly [string, number] {
   return parts;
 }
 
-/** The shapes that colour is seen through. */
+/** The mask through which colour is visible. */
 function cut({ canvas, mask, boxes, scale }: Sheet, line: boolean): void {
-  // Its size set anew, a canvas is empty.
+  // Setting the size clears the canvas.
   [mask.width, mask.height] = [canvas.width, canvas.height];
   const pen = mask.getContext("2d");
   if (!pen) return;
@@ -179,7 +179,7 @@ function fill(sheet: Sheet, { shade, line }: Paints): void {
   pen.globalCompositeOperation = "source-over";
 }
 
-/** Lines around elements. */
+/** Outlines of elements. */
 function outline({ canvas, boxes, owners, scale }: Sheet, edge: (index: number) => number, ink: string): void {
   const pen = canvas.getContext("2d");
   if (!pen) return;

@@ -1,11 +1,11 @@
-/** How finely a text is read: one button for each unit. */
+/** The unit of the text: one button for each. */
 import type { ViewContext } from "../../context.ts";
 import { fill, h, on } from "../../dom.ts";
-import { plural, unitsOf } from "../steps.ts";
+import { plural, unitsOf } from "../base/navigation.ts";
 
 export function createUnits(ctx: ViewContext, signal: AbortSignal): { element: HTMLElement; show(): void } {
   const element = h("fieldset.segments", { "aria-label": "unit" });
-  // Radio buttons of one group find each other by name in the whole page.
+  // Radio buttons are grouped by name across the whole page.
   const group = `aw-unit-${Math.random()}`;
   let drawn = "";
   on(element, signal, { change: ({ target }) => ctx.selection.set({ unit: (target as HTMLInputElement).value }) });

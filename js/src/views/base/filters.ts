@@ -1,0 +1,154 @@
+/**
+ * A view's filters: which values of its maps are hidden, and how they are coloured. They apply to the decoded values in
+ * the browser; a hidden value is NaN, never zero.
+ */
+
+import type { ViewContext } from "../../context.ts";
+import { h } from "../../dom.ts";
+import { withinError } from "../../numbers.ts";
+import { codeError, HIDDEN, valueTable } from "../../wire/codec.ts";
+import type { Tile } from "../../wire/tile.ts";
+import type { Filters } from "../../wire/wire.ts";
+import { meanReceived } from "../text/rowValues.ts";
+
+const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
+
+/** The filters of a view, and of the views inside it. */
+export const filtersOf = (ctx: ViewContext): Filters => ({ ...NONE, ...ctx.options.filters });
+
+/** Change some filters; `save` also sends them to Python. */
+export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = true): void {
+  const options = ctx.model.get("options");
+  ctx.model.set("options", { ...options, filters: { ...options.filters, ...values } });
+  if (save) ctx.model.save_changes();
+}
+
+/** The place in a heading for a view's own filter form, which the part "filters" fills. */
+export function filterPlace(ctx: ViewContext): HTMLElement {
+  const element = h("span.filters");
+  ctx.views.Filters?.(ctx, element);
+  return element;
+}
+
+/** Whether anything is hidden. */
+export const leavesOut = ({ special, mass, least }: Filters): boolean => special !== "show" || mass < 1 || least > 0;
+
+/** A row with hidden values as NaN. `special` marks special tokens; `shares`: rows sum to one. */
+export function trimmed(
+  row: Float32Array,
+  special: readonly number[],
+  { special: how, mass, least }: Filters,
+  shares: boolean,
+): Float32Array {
+  const out = row.slice();
+  if (how !== "show") for (let i = 0; i < out.length; i += 1) if (special[i]) out[i] = Number.NaN;
+  const sizes = out.map(Math.abs).filter((size) => size > 0);
+  const sum = sizes.reduce((total, size) => total + size, 0);
+  if (how === "renormalise" && shares) for (let i = 0; i < out.length; i += 1) out[i] = (out[i] as number) / sum;
+  let cut = least;
+  if (mass < 1) {
+    const unit = how === "renormalise" && shares ? sum : 1;
+    let rest = mass * sum * (1 - 1e-6);
+    let smallest = 0;
+    for (const size of sizes.sort().reverse()) {
+      if (rest <= 0) break;
+      rest -= size;
+      smallest = size;
+    }
+    // Rounded to float32, as the quotients are.
+    cut = Math.max(cut, Math.fround(smallest / unit));
+  }
+  if (cut > 0) for (let i = 0; i < out.length; i += 1) if (Math.abs(out[i] as number) < cut) out[i] = Number.NaN;
+  return out;
+}
+
+/** The last two filtered versions of each tile: a strip also reads means, which are filtered less. */
+const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
+
+/** A tile with the filters applied; the same object as long as tile and filters are the same. */
+export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx), source = ctx.source()): Tile {
+  if (!leavesOut(filters) || tile.meta.whole) return tile; // cells that share a code cannot be told apart
+  const look = JSON.stringify(filters);
+  const [first, second] = MADE.get(tile) ?? [];
+  let made = first?.look === look ? first : second;
+  if (made?.look !== look) {
+    const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
+    const drops = (row: number): boolean =>
+      source.kind === "map" && filters.special !== "show" && Boolean(query.special[row]);
+    made = { look, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
+    MADE.set(tile, first ? [made, first] : [made]);
+  }
+  return made.tile;
+}
+
+/**
+ * The same without a view. `drops` says which rows are hidden entirely. A tile has only 256 different values, so rows
+ * are filtered by counting them.
+ */
+export function filteredTile(
+  tile: Tile,
+  special: readonly number[],
+  drops: (row: number) => boolean,
+  { special: how, mass, least }: Filters,
+  shares: boolean,
+): Tile {
+  const { rows, cols, codes: given, meta } = tile;
+  const { gamma, scale } = meta;
+  const isSigned = meta.codec === "i8";
+  const top = isSigned ? 127 : 255;
+  const sizes = valueTable(isSigned, gamma, scale).map(Math.abs);
+  const order = [...sizes.keys()].sort((a, b) => (sizes[b] as number) - (sizes[a] as number));
+  const size = (byte: number): number => sizes[byte] as number;
+  const codes = new Int16Array(rows * cols).fill(HIDDEN);
+  const divisors = new Float64Array(rows).fill(1);
+  const counts = new Uint32Array(256);
+  const made = new Int16Array(256);
+  let most = 0;
+  for (let r = 0; r < rows; r += 1) {
+    if (drops(r)) continue;
+    const start = r * cols;
+    counts.fill(0);
+    const skips = (c: number): boolean => given[start + c] === HIDDEN || (how !== "show" && Boolean(special[c]));
+    const byteOf = (c: number): number => (given[start + c] as number) & 255;
+    const count = (byte: number): number => counts[byte] as number;
+    for (let c = 0; c < cols; c += 1) if (!skips(c)) counts[byteOf(c)] = count(byteOf(c)) + 1;
+    const sum = order.reduce((total, byte) => total + count(byte) * size(byte), 0);
+    const by = how === "renormalise" && shares ? sum : 1;
+    let cut = least * by;
+    let rest = mass < 1 ? mass * sum * (1 - 1e-6) : 0;
+    for (const byte of order) {
+      if (rest <= 0) break;
+      rest -= count(byte) * size(byte);
+      if (rest <= 0) cut = Math.max(cut, size(byte));
+    }
+    divisors[r] = by;
+    for (const byte of order) {
+      if (!count(byte)) continue;
+      const code = isSigned ? (byte << 24) >> 24 : byte;
+      const value = size(byte) / by;
+      if (!by || size(byte) < cut) made[byte] = HIDDEN;
+      else if (by === 1) made[byte] = code;
+      else made[byte] = Math.sign(code) * Math.min(top, Math.round(top * (value / scale) ** gamma));
+      if (made[byte] !== HIDDEN) most = Math.max(most, value);
+    }
+    for (let c = 0; c < cols; c += 1) if (!skips(c)) codes[start + c] = made[byteOf(c)] as number;
+  }
+  const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
+  const found: Tile = {
+    meta,
+    rows,
+    cols,
+    codes,
+    value: (row, col) => (isOut(row, col) ? Number.NaN : tile.value(row, col) / (divisors[row] as number)),
+    text(row, col) {
+      const code = given[row * cols + col] as number;
+      if (code === HIDDEN) return tile.text(row, col);
+      if (isOut(row, col)) return "left out";
+      const by = divisors[row] as number;
+      return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale) / by);
+    },
+    peak: () => most,
+    received: () => meanReceived(found),
+  };
+  return found;
+}

@@ -1,0 +1,117 @@
+/** Moving through layers, heads and units with keys and buttons, and naming them. */
+
+import type { ViewContext } from "../../context.ts";
+import type { KeyHandlers } from "../../dom.ts";
+import { baseKey } from "../../wire/keys.ts";
+import type { Header, HeadKey, Source } from "../../wire/wire.ts";
+import type { Item } from "./menu.ts";
+
+/** Layers with gaps are listed one by one up to this number. */
+const MOST_LISTED = 6;
+
+/** Move the selection by `by` layers among those of the source; stops at both ends. */
+export function moveLayer(ctx: ViewContext, by: number): void {
+  const { source, layer } = ctx.layered();
+  const at = source.layers.indexOf(layer) + by;
+  const next = source.layers[Math.max(0, Math.min(source.layers.length - 1, at))];
+  if (next !== undefined && next !== layer) ctx.selection.set({ layer: next });
+}
+
+/** Move the selection by `by` heads. */
+export function moveHead(ctx: ViewContext, by: number): void {
+  const { source, head } = ctx.resolved();
+  if (source.heads) ctx.selection.set({ head: nextHead(source, head, by) });
+}
+
+/** The keys that work in every picture. */
+export function navigation(ctx: ViewContext): KeyHandlers {
+  return {
+    ArrowUp: () => moveLayer(ctx, -1),
+    ArrowDown: () => moveLayer(ctx, 1),
+    ArrowLeft: () => moveHead(ctx, -1),
+    ArrowRight: () => moveHead(ctx, 1),
+    Home: () => moveLayer(ctx, -Infinity),
+    End: () => moveLayer(ctx, Infinity),
+    Escape: () => ctx.selection.pin(null),
+  };
+}
+
+/** The choices of the head menu: reductions first, then every head. */
+export function headChoices(source: Source): HeadKey[] {
+  return source.heads === null ? [] : ["mean", "max", ...source.heads];
+}
+
+/** The head `by` positions further; from a reduction, the first or last head. */
+export function nextHead(source: Source, head: HeadKey, by: number): HeadKey {
+  const heads = source.heads ?? [];
+  const at = typeof head === "number" ? heads.indexOf(head) + by : by > 0 ? 0 : heads.length - 1;
+  return heads[Math.max(0, Math.min(heads.length - 1, at))] ?? head;
+}
+
+/** The name of a head or reduction. */
+export function headWords(ctx: ViewContext, head: HeadKey): string {
+  if (head === "mean" || head === "max") return `${head} of heads`;
+  return head === "-" ? "" : `head ${ctx.headName(head)}`;
+}
+
+/** A head as papers name it: "3.7" counted from 0, "4-8" counted from 1. */
+export function headAddress(ctx: ViewContext, layer: number, head: number): string {
+  return `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
+}
+
+/** "layer 3, head 7 (3.7)" */
+export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
+  const words = [`layer ${ctx.layerName(layer)}`, headWords(ctx, head)].filter(Boolean).join(", ");
+  return typeof head === "number" ? `${words} (${headAddress(ctx, layer, head)})` : words;
+}
+
+/** "layer 3 (0–5) · head 3.7", with the available range; if layers are missing, "layer 7 (1, 7, 9)". */
+export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
+  if (source.kind === "attributions" && source.layers.length < 2) return source.kind;
+  const names = source.layers.map((l) => ctx.layerName(l));
+  const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
+  const all = gapless || names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
+  const where = `layer ${ctx.layerName(layer)}${names.length > 1 ? ` (${all})` : ""}`;
+  const heads = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
+  return heads === "" ? where : `${where} · ${heads}`;
+}
+
+/** Units a method offers in a stack, in the store's order, restricted to `allowed` unless that is empty. */
+export function unitsOf(header: Header, source: Source, allowed: readonly string[]): string[] {
+  const units = header.sources
+    .filter((s) => s.method === source.method && s.stack === source.stack)
+    .map((s) => s.unit)
+    .filter((unit) => allowed.length === 0 || allowed.includes(unit));
+  return [...new Set(units)];
+}
+
+/**
+ * The store's methods, then those it can compute, with their cost or why they are unavailable; restricted to `allowed`
+ * unless that is empty. `lost`: there is no kernel to compute anything.
+ */
+export function methodsOf(header: Header, allowed: readonly string[], lost = false): Item[] {
+  const found = new Map<string, Item>();
+  for (const { method, title } of header.sources) {
+    if (!found.has(method)) found.set(method, { value: method, label: title });
+  }
+  for (const { method, title, cost, refusal, mark } of header.methods) {
+    const why = refusal || (lost ? "needs a running kernel" : "");
+    found.set(method, {
+      value: method,
+      label: title,
+      note: why || [mark, cost].filter(Boolean).join(" · "),
+      off: !!why,
+    });
+  }
+  return [...found.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseKey(value)));
+}
+
+/** Stacks of a method, in the store's order. */
+export function stacksOf(header: Header, method: string): string[] {
+  return [...new Set(header.sources.filter((s) => s.method === method).map((s) => s.stack))];
+}
+
+/** "word" -> "words", "patch" -> "patches". */
+export function plural(unit: string): string {
+  return /(s|x|ch|sh)$/.test(unit) ? `${unit}es` : `${unit}s`;
+}

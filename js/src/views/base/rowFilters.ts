@@ -1,0 +1,57 @@
+/** Filters for rows that come from a view's Python twin, whose properties are known only when they arrive. */
+
+import type { ViewContext } from "../../context.ts";
+import { h } from "../../dom.ts";
+import type { Answer } from "../../wire/embeddedAnswers.ts";
+import type { Filters, Source } from "../../wire/wire.ts";
+import { filterPlace, leavesOut, trimmed } from "./filters.ts";
+
+const READ = new WeakMap<Answer<unknown>, Float32Array[]>();
+
+/** The numbers of an answer as rows of `cols` values, decoded once. */
+export function rowsOf(answer: Answer<unknown>, cols: number): Float32Array[] {
+  let rows = READ.get(answer);
+  if (!rows) {
+    const bytes = answer.buffers[0] as DataView;
+    const count = cols ? Math.floor(bytes.byteLength / 4 / cols) : 0;
+    rows = Array.from({ length: count }, (_, row) =>
+      Float32Array.from({ length: cols }, (_v, i) => bytes.getFloat32(4 * (row * cols + i), true)),
+    );
+    READ.set(answer, rows);
+  }
+  return rows;
+}
+
+export interface RowFilters {
+  /** The place of the form. */
+  element: HTMLElement;
+  /** Show the form, worded for what is shown. */
+  offer(shown: Pick<Source, "signed" | "stochastic">): void;
+  /** Rows with hidden values as NaN; computed once for the same rows and filters. */
+  of(rows: Float32Array[], filters: Filters, special: readonly number[], shares: readonly boolean[]): Float32Array[];
+}
+
+export function createRowFilters(ctx: ViewContext): RowFilters {
+  const element = h("span");
+  let source: Partial<Source> = {};
+  let from: readonly unknown[] = [];
+  let made: Float32Array[] = [];
+  return {
+    element,
+    offer(shown) {
+      source = shown;
+      if (element.childElementCount > 0) return;
+      const value = (): Source => ({ ...ctx.source(), ...source });
+      element.append(filterPlace(Object.create(ctx, { source: { value } })));
+    },
+    of(rows, filters, special, shares) {
+      if (!leavesOut(filters)) return rows;
+      const now = [rows, special, filters.special, filters.mass, filters.least];
+      if (now.some((one, i) => one !== from[i])) {
+        from = now;
+        made = rows.map((row, i) => trimmed(row, special, filters, Boolean(shares[i])));
+      }
+      return made;
+    },
+  };
+}

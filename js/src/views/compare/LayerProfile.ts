@@ -1,0 +1,108 @@
+/**
+ * The values of a pair of tokens, or of a target and several sources together, in every layer: a line for each
+ * explanation. It follows the pin and the pointer; a click selects a layer.
+ */
+
+import { assign, createWatch, fill, h, keyboard, on, watchWidth } from "../../dom.ts";
+import { moveLayer, navigation, plural } from "../base/navigation.ts";
+import { pinnedQuery } from "../base/pinnedQuery.ts";
+import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { createLines } from "./profile/lines.ts";
+import { createSources, type Profile } from "./profile/sources.ts";
+import { createProfileStrips } from "./profile/strips.ts";
+import { wordsAt } from "./profile/words.ts";
+import { createTold } from "./rows.ts";
+
+export const renderLayerProfile = view((ctx, root, signal) => {
+  const args = (): Record<string, unknown> => ({
+    query: told.meta?.follows === false ? null : pinnedQuery(ctx),
+    unit: ctx.source().unit,
+  });
+  const told = createTold<Profile>(ctx, signal, "profile", args, () => draw(), "one");
+  const heading = createHeading(ctx, told.form);
+  const lines = createLines(ctx);
+  const { plot } = lines;
+  const readout = createReadout();
+  const sources = createSources(ctx, told, () => draw());
+  const strips = createProfileStrips(ctx, signal, told, sources);
+  const isDrawn = createWatch();
+  let sums: number[][] = []; // [line][layer], summed over the chosen sources
+  let hovered = -1; // index of the layer under the pointer
+  let width = 0;
+
+  root.classList.add("aw-profile");
+  root.role = "group";
+  fill(root, ...heading.elements, h("div.row", told.scales), lines.element, ...readout.elements, strips.element);
+
+  const draw = (): void => {
+    told.read(plot, readout);
+    const { meta, stale } = told;
+    const title = heading.show(meta ? where() : "");
+    if (!meta) return;
+    strips.build(meta);
+    if (!stale) paint();
+    assign(root, { ariaLabel: `${title}, ${where()}` });
+  };
+  const where = (): string => {
+    const own = told.isOwn() ? "each line divided by its largest magnitude" : "";
+    return [`${plural(ctx.source().unit)}, over layers`, own].filter(Boolean).join(" · ");
+  };
+
+  /**
+   * Update marks and words for the layer and the chosen sources. Runs on every pointer move; lines are redrawn only
+   * when they change.
+   */
+  const paint = (): void => {
+    const { meta } = told;
+    if (!meta || width <= 0) return;
+    told.trim();
+    const { shown } = told;
+    const some = sources.keys();
+    const own = told.isOwn();
+    if (isDrawn(meta, shown, some.join(), width, own, ctx.theme, ctx.options)) {
+      sums = sources.sums(some);
+      lines.draw(meta, sums, own, width);
+    }
+    const now = meta.layers.indexOf(ctx.resolved().layer);
+    const at = hovered >= 0 ? hovered : now;
+    lines.mark(now, hovered);
+    const [about, here, highest] = wordsAt(ctx, told, sources, sums, some, at);
+    readout.show(`${about}${here} · largest: ${highest}`, true);
+    assign(plot, {
+      ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
+    });
+    const place = Math.max(0, at);
+    strips.paint(meta, shown[place] ?? new Float32Array(), place, some);
+  };
+
+  const point = (place: number): void => {
+    if (place === hovered) return;
+    hovered = place;
+    paint();
+  };
+  on(plot, signal, {
+    pointermove: (event) => point(lines.placeAt(event)),
+    pointerleave: () => point(-1),
+    click(event) {
+      const layer = told.meta?.layers[lines.placeAt(event)];
+      if (layer !== undefined) ctx.selection.set({ layer });
+    },
+  });
+  keyboard(plot, signal, {
+    ...navigation(ctx),
+    ArrowLeft: () => moveLayer(ctx, -1),
+    ArrowRight: () => moveLayer(ctx, 1),
+  });
+  watchWidth(
+    root,
+    (now) => {
+      width = now;
+      paint();
+    },
+    signal,
+  );
+  return (changed) => {
+    if (only(changed, "hover")) paint();
+    else draw();
+  };
+});

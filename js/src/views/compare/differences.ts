@@ -1,0 +1,31 @@
+/** Comparisons of two strips, and of one element in several: shares, differences, ranks. */
+
+/** A strip divided by the sum of its magnitudes; zeros stay zeros. Hidden values (NaN) do not count. */
+export function shares(values: Float32Array): Float32Array {
+  let total = 0;
+  for (const value of values) total += Math.abs(value) || 0;
+  return total > 0 ? values.map((value) => value / total) : values;
+}
+
+/** The difference of two strips, each as shares of its own sum. */
+export function difference(first: Float32Array, second: Float32Array): Float32Array {
+  const [a, b] = [shares(first), shares(second)];
+  return a.map((value, i) => value - (b[i] ?? 0));
+}
+
+/** The rank of every element, 1 for the largest value; equal values share the best rank, NaN has none (0). */
+export function rankOf(values: Float32Array): number[] {
+  const sorted = [...values].filter((value) => !Number.isNaN(value)).sort((a, b) => b - a);
+  const places = new Map<number, number>();
+  sorted.forEach((value, i) => {
+    if (!places.has(value)) places.set(value, i + 1);
+  });
+  return Array.from(values, (value) => places.get(value) ?? 0);
+}
+
+/** "3rd of 12" */
+export function byRank(rank: number, count: number): string {
+  const teen = rank % 100 > 10 && rank % 100 < 14;
+  const end = (!teen && ["th", "st", "nd", "rd"][rank % 10]) || "th";
+  return `${rank}${end} of ${count}`;
+}

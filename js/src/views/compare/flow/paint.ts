@@ -1,0 +1,94 @@
+/** Paints tokens by layers on a canvas: edges, dots, and bars below the input. */
+
+import type { Theme } from "../../../colour.ts";
+import type { Edge } from "./mass.ts";
+
+/** Height in px of the bars below the input. */
+export const BARS = 34;
+/** Edges between tokens. */
+const HUES: Record<Theme, string> = { light: "#d96a00", dark: "#ffab52" };
+/** Shades of edges, from faint to full. */
+const SHADES = 8;
+
+/** Positions of tokens in px. Level 0 is the input. */
+export interface Grid {
+  /** Width of a token. */
+  readonly cell: number;
+  x(token: number): number;
+  y(level: number): number;
+}
+
+/** Colours of edges between tokens, and of everything else. */
+export interface Inks {
+  edge: string;
+  text: string;
+}
+
+export function inksOf(theme: Theme, el: Element): Inks {
+  return { edge: HUES[theme], text: getComputedStyle(el).color };
+}
+
+export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
+  const pen = canvas.getContext("2d");
+  pen?.save();
+  pen?.setTransform(1, 0, 0, 1, 0, 0);
+  pen?.clearRect(0, 0, canvas.width, canvas.height);
+  pen?.restore();
+  return pen;
+}
+
+/** Edges, one stroke per shade; edges that stay at their token are fainter. */
+export function drawEdges(
+  pen: CanvasRenderingContext2D,
+  { x, y, cell }: Grid,
+  edges: readonly Edge[],
+  inks: Inks,
+  strength: number,
+): void {
+  const paths = Array.from({ length: 2 * SHADES }, () => new Path2D());
+  for (const { level, query, key, mass } of edges) {
+    const shade = Math.min(SHADES - 1, Math.floor(Math.sqrt(mass) * SHADES));
+    const path = paths[query === key ? shade : SHADES + shade] as Path2D;
+    path.moveTo(x(query), y(level + 1));
+    path.lineTo(x(key), y(level));
+  }
+  paths.forEach((path, i) => {
+    const stays = i < SHADES;
+    const size = ((i % SHADES) + 0.7) / SHADES;
+    pen.strokeStyle = stays ? inks.text : inks.edge;
+    pen.globalAlpha = strength * (0.2 + 0.8 * size) * (stays ? 0.35 : 1);
+    pen.lineWidth = 0.6 + Math.min(5, cell / 3) * size * size;
+    pen.stroke(path);
+  });
+  pen.globalAlpha = 1;
+}
+
+/** Dots of a given size in px, in the current colour. */
+export function drawDots(
+  pen: CanvasRenderingContext2D,
+  { x, y }: Grid,
+  levels: number,
+  tokens: number,
+  size: (level: number, token: number) => number,
+): void {
+  for (let level = 0; level <= levels; level += 1) {
+    for (let token = 0; token < tokens; token += 1) {
+      const radius = size(level, token);
+      if (radius <= 0) continue;
+      pen.beginPath();
+      pen.arc(x(token), y(level), radius, 0, 7);
+      pen.fill();
+    }
+  }
+}
+
+/** Bars for the share of every input token in the followed token. */
+export function drawBars(pen: CanvasRenderingContext2D, { cell, y }: Grid, masses: Float64Array): void {
+  const top = Math.max(...masses) || 1;
+  const from = y(0) + 8;
+  const room = y(-0.5) + BARS - from - 4;
+  masses.forEach((mass, token) => {
+    const high = (mass / top) * room;
+    if (high > 0.3) pen.fillRect(token * cell + cell * 0.15, from, cell * 0.7, high);
+  });
+}

@@ -1,0 +1,89 @@
+/** The chart with a line for every explanation over the layers, its mode switch, and the values at the ends. */
+
+import type { ViewContext } from "../../../context.ts";
+import { put } from "../../../dom.ts";
+import { printed } from "../../../numbers.ts";
+import { createFigure, type Figure } from "../../charts/figure.ts";
+import {
+  type Chart,
+  chartOf,
+  drawAxes,
+  drawLine,
+  drawUpright,
+  type LineEnd,
+  labelLines,
+  labelRoom,
+  lookOf,
+  placeAt,
+  rangeOf,
+} from "../../charts/lineChart.ts";
+import { svg } from "../../charts/svg.ts";
+import { peak } from "../../text/rowValues.ts";
+import type { Profile } from "./sources.ts";
+
+export interface Lines extends Pick<Figure, "element" | "plot"> {
+  /** Draw values [line][layer] at a width of `width` px; `own`: each line has its own scale. */
+  draw(told: Profile, values: readonly number[][], own: boolean, width: number): void;
+  /** Mark the selected and the hovered layer, and write the values at the hovered one, or else the selected one. */
+  mark(now: number, hovered: number): void;
+  /** Index of the layer under the pointer, or -1. */
+  placeAt(event: MouseEvent): number;
+}
+
+export function createLines(ctx: ViewContext): Lines {
+  const figure = createFigure();
+  const { element, plot, picture, legend } = figure;
+  const marks = svg("g");
+  let chart: Chart | null = null;
+  let lines: readonly number[][] = [];
+  let count = 0;
+  return {
+    element,
+    plot,
+    draw({ names, remarks, layers }, values, own, width) {
+      [lines, count] = [values, layers.length];
+      const drawn = own ? values.map((line) => line.map((value) => value / (peak(line) || 1))) : values;
+      const [low, high] = rangeOf(drawn.flat());
+      const room = labelRoom(
+        width,
+        names.map((name) => `${name} −0.0000`),
+        legend,
+      );
+      const axis = chartOf(width, room, count, low, own ? 1 : high);
+      chart = axis;
+      const ends = drawn.map((line, i): LineEnd => {
+        const last = Math.max(0, line.findLastIndex(Number.isFinite));
+        const height = line[last] ?? NaN;
+        const y = axis.y(Number.isFinite(height) ? height : low);
+        return {
+          name: names[i] as string,
+          value: "",
+          look: lookOf(i, ctx.theme),
+          x: axis.x(last),
+          y,
+          title: remarks[i] as string,
+        };
+      });
+      const paths = drawn.map((line, i) => drawLine(axis, line, lookOf(i, ctx.theme)));
+      const leaders = labelLines(axis, legend, ends);
+      const axes = drawAxes(
+        axis,
+        layers.map((layer) => ctx.layerName(layer)),
+      );
+      figure.fill(width, axis.height, axes, marks, ...leaders, ...paths);
+    },
+    mark(now, hovered) {
+      if (!chart) return;
+      const shown = [];
+      if (now >= 0) shown.push(drawUpright(chart, now, "aw-layer-now"));
+      if (hovered >= 0 && hovered !== now) shown.push(drawUpright(chart, hovered, "aw-layer-over"));
+      marks.replaceChildren(...shown);
+      for (const [i, line] of lines.entries()) {
+        const number = legend.children[i]?.querySelector("b");
+        const value = line[hovered >= 0 ? hovered : now] ?? NaN;
+        if (number) put(number, Number.isFinite(value) ? printed(value, true) : "–");
+      }
+    },
+    placeAt: (event) => (chart ? placeAt(event, picture, chart, count) : -1),
+  };
+}

@@ -1,0 +1,83 @@
+/**
+ * The text from which sources are chosen, coloured by one line in one layer; above it, the text from which the query is
+ * chosen.
+ */
+
+import type { ViewContext } from "../../../context.ts";
+import { atEnd, createWatch, fill, flag, h, keyboard, on, put } from "../../../dom.ts";
+import { filtersOf } from "../../base/filters.ts";
+import { peak } from "../../text/rowValues.ts";
+import { createStrip, type Strip } from "../../text/strip.ts";
+import { shades } from "../../text/stripColour.ts";
+import type { Told } from "../rows.ts";
+import type { Profile, Sources } from "./sources.ts";
+
+const SOURCES = "sources (choose; Shift adds)";
+
+export interface ProfileStrips {
+  element: HTMLElement;
+  /** Build the strips if they differ from those on the page. */
+  build(told: Profile): void;
+  /** Colour by the first line in the layer with this index, whose values are `row`, and mark the chosen sources. */
+  paint(told: Profile, row: Float32Array, place: number, some: readonly number[]): void;
+}
+
+export function createProfileStrips(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  told: Told<Profile>,
+  chosen: Sources,
+): ProfileStrips {
+  const element = h("div.texts");
+  const [isColoured, isCued] = [createWatch(), createWatch()];
+  let built = "";
+  let bound = new AbortController();
+  let targets: Strip | null = null;
+  let sources: Strip | null = null;
+  let adding = false;
+
+  const pin = (key: number): void => chosen.pin(key, adding);
+  const pinFocused = (): void => pin(Number((document.activeElement as HTMLElement | null)?.dataset.i ?? -1));
+  atEnd(signal, () => bound.abort());
+  return {
+    element,
+    build({ follows }) {
+      const axis = told.axis();
+      const name = JSON.stringify([axis, follows]);
+      if (name === built) return;
+      built = name;
+      bound.abort();
+      bound = new AbortController();
+      const make = (caption: string, pin: (index: number) => void, hover: (index: number) => void): Strip =>
+        createStrip(ctx, axis, caption, new Set(), { hover, pin }, bound.signal);
+      targets = follows ? make("target: whose row (choose)", chosen.pinTarget, () => undefined) : null;
+      sources = make(SOURCES, pin, chosen.hover);
+      // Whether Shift was held when a source was chosen.
+      const heed = (event: MouseEvent | KeyboardEvent): void => {
+        adding = event.shiftKey;
+      };
+      on(sources.box, bound.signal, { pointerdown: heed, keydown: heed });
+      keyboard(sources.box, bound.signal, { "Shift+Enter": pinFocused, "Shift+ ": pinFocused });
+      targets?.box.classList.add("aw-profile-targets");
+      fill(element, ...(targets ? [targets.box] : []), sources.box);
+    },
+    paint({ names, layers, query }, row, place, some) {
+      if (!sources) return;
+      const { box, underlay, mark } = sources;
+      const { palette, scale } = filtersOf(ctx);
+      if (isColoured(sources, row, ctx.theme, palette, scale)) {
+        const [top, signed] = [peak(row), row.some((value) => value < 0)];
+        const colours = shades(ctx.theme, signed, palette, scale || "linear");
+        underlay.paint((key) => colours((row[key] ?? 0) / (top || 1)));
+      }
+      mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);
+      const caption = box.querySelector(".aw-strip-name");
+      if (caption) put(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
+      targets?.mark("aw-query", query ?? -1);
+      const { cues } = chosen;
+      if (!isCued(sources, some.length > 1, [...cues].join())) return;
+      for (const cue of box.querySelectorAll<HTMLElement>(".aw-tok"))
+        flag(cue, "data-cue", some.length > 1 && cues.has(Number(cue.dataset.i)));
+    },
+  };
+}

@@ -1,0 +1,110 @@
+/**
+ * Explanations as rows over one axis, answered by a view's Python twin: kept until the next answer arrives, filtered,
+ * and drawn on one scale or each on its own.
+ */
+
+import type { ViewContext } from "../../context.ts";
+import { flag } from "../../dom.ts";
+import { type Answers, createAnswers } from "../../wire/answers.ts";
+import type { Axis } from "../../wire/wire.ts";
+import { filtersOf, setFilters } from "../base/filters.ts";
+import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
+import { createSegments } from "../base/segmentedControl.ts";
+import type { Readout } from "../base/view.ts";
+
+/** What an answer says about its rows in addition to their values. */
+interface Said {
+  /** Which rows are signed; omitted if the values show it. */
+  signed?: boolean[];
+  /** Which rows sum to one. */
+  shares: boolean[];
+  /** Whether one scale makes sense for all rows. */
+  alike: boolean;
+}
+
+type Scale = "own" | "one";
+
+export interface Told<T> {
+  /** The place of the filter form, and the choice of scales. */
+  form: HTMLElement;
+  scales: HTMLElement;
+  answers: Answers;
+  /** What the values are. */
+  axis(): Axis;
+  /** The last answer with its rows; null before the first. */
+  meta: T | null;
+  rows: Float32Array[];
+  /** The filtered rows (NaN: hidden); the same array while nothing changes. */
+  shown: Float32Array[];
+  /** Whether the current answer is still missing. */
+  stale: boolean;
+  /** Read the current answer if it is here; otherwise dim `element`, and `readout` says why. */
+  read(element: HTMLElement, readout: Readout): void;
+  /** Update `shown` and the choice of scales after a change of filters. */
+  trim(): void;
+  /** Whether each row has a scale of its own. */
+  isOwn(): boolean;
+}
+
+const SCALES: Record<Scale, string> = { own: "each its own scale", one: "one scale for all" };
+
+/** The hovered element, otherwise the pinned one; -1: none. */
+export function lookedAt(ctx: ViewContext): number {
+  const over = ctx.cell("hover")?.key ?? -1;
+  return over >= 0 ? over : (ctx.cell("pinned")?.key ?? -1);
+}
+
+/** Request `topic` with `args`; `arrived` is called with each answer, `first` is the scale selected at first. */
+export function createTold<T extends Said>(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  topic: string,
+  args: () => Record<string, unknown>,
+  arrived: () => void,
+  first: Scale,
+): Told<T> {
+  const filters = createRowFilters(ctx);
+  const answers = createAnswers(ctx, signal, arrived);
+  // The first key is the first choice.
+  const choices = { [first]: "", ...SCALES } as typeof SCALES;
+  const scales = createSegments("scale", choices, signal, () =>
+    setFilters(ctx, { extent: scales.value() === "one" ? "all" : "map" }),
+  );
+  const axis = (): Axis => ctx.axisOf(ctx.source().key);
+  const told: Told<T> = {
+    form: filters.element,
+    scales: scales.element,
+    answers,
+    axis,
+    meta: null,
+    rows: [],
+    shown: [],
+    stale: false,
+    read(element, readout) {
+      const wanted = args();
+      const answer = answers.get<T>(topic, wanted);
+      told.stale = !answer;
+      flag(element, "data-stale", !answer);
+      if (!answer) {
+        const { text, done, total } = answers.job(topic) ?? { text: "reading" };
+        const why = answers.failure(topic, wanted);
+        readout.show(why ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`, Boolean(why));
+        return;
+      }
+      if (answer.meta === told.meta) return;
+      const { meta } = answer;
+      told.meta = meta;
+      told.rows = rowsOf(answer, axis().labels.length);
+      const signed = meta.signed?.some(Boolean) ?? told.rows.some((row) => row.some((value) => value < 0));
+      filters.offer({ signed, stochastic: meta.shares.some(Boolean) });
+    },
+    trim() {
+      const chosen = filtersOf(ctx);
+      const { extent } = chosen;
+      told.shown = filters.of(told.rows, chosen, axis().special, told.meta?.shares ?? []);
+      scales.choose(extent === "all" || (told.meta?.alike && extent !== "map") ? "one" : "own");
+    },
+    isOwn: () => scales.value() === "own",
+  };
+  return told;
+}

@@ -1,0 +1,24 @@
+/** Masking strategies: what they do to a token, and which are available. */
+
+import type { Item } from "../../base/menu.ts";
+import type { Removal } from "./steps.ts";
+
+/** What a strategy does to a token that is struck out. */
+export const DONE: Record<string, string> = {
+  delete: "left out; what follows moves up",
+  mask: "replaced by the mask token",
+  pad: "replaced by the padding token",
+  zero: "its embedding is zeros",
+  mean: "its embedding is the mean over the vocabulary",
+  attention_mask: "nothing attends to it",
+};
+
+export const operatorWords = (name: string): string => name.replace("_", " ");
+
+/** Items of the menu. A standalone page has only one strategy. */
+export function choicesOf({ operators, operator }: Removal, isPage: boolean): Item[] {
+  return operators.map(([value, refusal]) => {
+    const why = refusal || (isPage && value !== operator ? "needs a running kernel" : "");
+    return { value, label: operatorWords(value), note: why || DONE[value] || "", off: Boolean(why) };
+  });
+}

@@ -1,0 +1,81 @@
+/**
+ * One chip per method: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ */
+
+import { fill, h, on, shortLabel } from "../../../dom.ts";
+import { drawSwatch, type Look } from "../../charts/lineChart.ts";
+import type { Shown } from "./scores.ts";
+
+export interface MethodChips {
+  element: HTMLElement;
+  show(what: Shown): void;
+}
+
+/** `hidden` returns the names of hidden methods; `hide` is called with those that the reader hides. */
+export function createMethodChips(
+  signal: AbortSignal,
+  hidden: () => readonly string[],
+  hide: (names: string[]) => void,
+): MethodChips {
+  const element = h("div.scores-chips", { role: "group", "aria-label": "methods" });
+  let rows: Shown["card"]["rows"] = [];
+  let drawn = "";
+  let beforeClick: readonly string[] = [];
+
+  const rowOf = (event: Event): number => {
+    const chip = (event.target as Element).closest<HTMLElement>(".aw-scores-chip");
+    return chip ? Number(chip.dataset.row) : -1;
+  };
+  /** Show one method alone, or all if it already was alone in `before`. */
+  const solo = (row: number, before: readonly string[]): void => {
+    const names = rows.flatMap(([name, baseline], other) => (baseline || other === row ? [] : [name]));
+    const own = rows[row]?.[0] ?? "";
+    const alone = names.every((name) => before.includes(name)) && !before.includes(own);
+    hide(alone ? [] : names);
+  };
+  on(element, signal, {
+    click(event) {
+      const [name = ""] = rows[rowOf(event)] ?? [];
+      if (!name || event.detail > 1) return; // the second click of two
+      beforeClick = hidden();
+      hide(beforeClick.includes(name) ? beforeClick.filter((one) => one !== name) : [...beforeClick, name]);
+    },
+    dblclick(event) {
+      const row = rowOf(event);
+      if (row >= 0) solo(row, beforeClick);
+    },
+    keydown(event) {
+      const row = rowOf(event);
+      if (event.key === "s" && row >= 0) solo(row, hidden());
+      if (event.key === "a") hide([]);
+    },
+  });
+  element.dataset.awKeys = "Enter: show or hide · s: show alone, or all again · a: all";
+
+  return {
+    element,
+    show({ card, shown, looks }) {
+      rows = card.rows;
+      const methods = rows.flatMap(([name, baseline], row) => (baseline ? [] : [{ name, row }]));
+      const look = JSON.stringify(methods);
+      element.hidden = methods.length < 2;
+      if (look !== drawn) {
+        drawn = look;
+        fill(
+          element,
+          ...methods.map(({ name, row }) => {
+            const hint = `${name}: click to show or hide, double click (or s) to show alone`;
+            const attributes = { type: "button", title: hint, "data-row": String(row) };
+            return h("button.scores-chip", attributes, h("span"), shortLabel(name, 40));
+          }),
+        );
+      }
+      // Updated in place: a double click needs the same button twice.
+      for (const chip of element.querySelectorAll("button")) {
+        const row = Number(chip.dataset.row);
+        chip.ariaPressed = String(shown.includes(row));
+        fill(chip.firstElementChild as Element, drawSwatch(looks[row] as Look));
+      }
+    },
+  };
+}

@@ -1,0 +1,91 @@
+/** A curve for every row over the positions of a scorecard; methods have bands for their intervals. */
+
+import { shortLabel } from "../../../dom.ts";
+import type { Figure } from "../../charts/figure.ts";
+import {
+  type Chart,
+  chartOf,
+  drawAxes,
+  drawBand,
+  drawLine,
+  drawUpright,
+  type LineEnd,
+  type Look,
+  labelLines,
+  labelRoom,
+  pointedAt,
+  rangeOf,
+} from "../../charts/lineChart.ts";
+import { type Card, numbersOf, type Shown, said } from "./scores.ts";
+
+/** A baseline that is this many times higher than all methods would flatten their curves, and is cut off. */
+const FAR = 1.5;
+
+/** Positions of the values on the horizontal axis, from 0 to their number minus one. */
+export function placesOf(labels: readonly (number | string)[]): number[] {
+  const values = labels.map(Number);
+  const rises =
+    labels.every((label) => typeof label === "number") && values.every((x, i) => i === 0 || x > (values[i - 1] ?? x));
+  const [first = 0, last = 0] = [values[0], values.at(-1)];
+  if (!rises || last <= first) return [...labels.keys()];
+  return values.map((x) => ((x - first) / (last - first)) * (labels.length - 1));
+}
+
+/** Index of the value nearest to the pointer; -1 outside the axes. */
+export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, card: Card): number {
+  const x = pointedAt(event, picture, chart);
+  const all = placesOf(card.places).map((place) => Math.abs(chart.x(place) - x));
+  return all.indexOf(Math.min(...all));
+}
+
+/** Draw at this width; `hovered` is the index whose values label the ends of the curves, -1: the means. */
+export function drawCurves(figure: Figure, what: Shown, width: number, hovered: number): Chart {
+  const { card, mean, low, high, whole, shown, looks } = what;
+  const { rows, places: labels } = card;
+  const { legend } = figure;
+  const places = placesOf(labels);
+  const lines = [mean, low, high].map((part) => part.map(numbersOf));
+  const [curves, lows, highs] = lines as [number[][], number[][], number[][]];
+  const isMethod = (row: number): boolean => !rows[row]?.[1];
+  const ends = (some: readonly number[]): number[] =>
+    some.flatMap((row) => lines.flatMap((part) => part[row] as number[])).filter(Number.isFinite);
+  const highest = Math.max(0, ...ends(shown.filter(isMethod)));
+  const isFar = (row: number): boolean => {
+    const own = (curves[row] as number[]).filter(Number.isFinite);
+    return !isMethod(row) && highest > 0 && own.length > 0 && Math.min(...own) > FAR * highest;
+  };
+  const near = shown.filter((row) => !isFar(row));
+  const nameOf = (row: number): string => shortLabel((rows[row] as [string, boolean])[0], 32);
+  const room = labelRoom(
+    width,
+    shown.map((row) => `${nameOf(row)} −0.0000`),
+    legend,
+  );
+  const tall = Math.max(190, 16 * shown.length + 40);
+  const axis = chartOf(width, room, labels.length, ...rangeOf(ends(near)), width < 520 ? 190 : tall);
+  const marks = hovered < 0 ? [] : [drawUpright(axis, places[hovered] ?? hovered, "aw-layer-over")];
+  const bands = near
+    .filter(isMethod)
+    .map((row) => drawBand(axis, lows[row] as number[], highs[row] as number[], (looks[row] as Look).stroke, places));
+  const paths = near.map((row) => drawLine(axis, curves[row] as number[], looks[row] as Look, places));
+  const labelled = shown.map((row): LineEnd => {
+    const heights = curves[row] as number[];
+    const last = heights.findLastIndex(Number.isFinite);
+    const away = isFar(row);
+    return {
+      name: `${nameOf(row)}${away ? " ↑" : ""}`,
+      value: said(hovered < 0 ? whole[0]?.[row] : mean[row]?.[hovered]),
+      look: looks[row] as Look,
+      x: last < 0 ? axis.right : axis.x(places[last] ?? last),
+      y: last < 0 ? axis.bottom : away ? axis.top : axis.y(heights[last] as number),
+      title: away ? "beyond the top of the picture" : "",
+    };
+  });
+  const leaders = labelLines(axis, legend, labelled);
+  const names = labels.map((label) =>
+    typeof label === "number" ? String(Number(label.toPrecision(3))) : shortLabel(label, 12),
+  );
+  const parts = [drawAxes(axis, names, places), ...marks, ...bands, ...leaders, ...paths.reverse()];
+  figure.fill(axis.width, axis.height, ...parts);
+  return axis;
+}

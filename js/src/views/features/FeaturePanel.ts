@@ -1,0 +1,247 @@
+/**
+ * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
+ */
+
+import { fill, flag, h, on, put } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { bytesOf, shortsOf } from "../../wire/buffers.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { only, view } from "../base/view.ts";
+import { carriesSpaces, continues } from "../text/rowValues.ts";
+import { createNaming, nameField } from "./featureNames.ts";
+import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, saeShown, tokenSpan } from "./features.ts";
+
+/** The twin of `page_of` in attnwidgets/views/features/payloads.py. */
+interface Page {
+  feature: number;
+  count: number;
+  density: number;
+  maximum: number;
+  mean: number;
+  top: number;
+  histogram: number[];
+  pieces: string[];
+  examples: [group: number, at: number, length: number, activation: number, text: number, place: number][];
+  intervals: [low: number, high: number, tokens: number, share: number][];
+  promoted: [string, number][];
+  suppressed: [string, number][];
+  near: [number, number][];
+  along: [feature: number, share: number, jaccard: number][];
+  left: number;
+}
+
+interface Example {
+  group: number;
+  at: number;
+  activation: number;
+  text: number;
+  place: number;
+  tokens: string[];
+  shares: number[];
+}
+
+function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Example[] {
+  const [tokens, codes] = [first ? shortsOf(first) : [], second ? bytesOf(second) : []];
+  let start = 0;
+  return examples.map(([group, at, length, activation, text, place]) => {
+    const slice = <T>(from: T[]): T[] => from.slice(start, start + length);
+    const found = {
+      group,
+      at,
+      activation,
+      text,
+      place,
+      tokens: slice(tokens).map((i) => pieces[i] ?? ""),
+      shares: slice(codes).map((code) => code / 255),
+    };
+    start += length;
+    return found;
+  });
+}
+
+/** One context, with its token in the middle column. */
+function line(example: Example): HTMLElement {
+  const { tokens, shares, at, activation, text, place } = example;
+  const apart = !carriesSpaces(tokens);
+  const spans = tokens.map((token, i) => tokenSpan(token, shares[i] ?? 0));
+  const from = (first: number, end: number): (HTMLElement | string)[] =>
+    spans.slice(first, end).flatMap((span, i) => {
+      const gap = apart && first + i > 0 && !continues(tokens[first + i] as string);
+      return gap ? [" ", span] : [span];
+    });
+  const rtl = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u.test(tokens.join(""));
+  const whole = from(0, tokens.length)
+    .map((part) => (typeof part === "string" ? part : part.textContent))
+    .join("");
+  spans[at]?.classList.add("aw-own");
+  return h(
+    "li.context",
+    { title: `${whole}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
+    h("span.value", printed(activation, false)),
+    h("span.before", h("span", ...from(0, at), apart ? " " : "")),
+    spans[at] ?? "",
+    h("span.after", ...from(at + 1, tokens.length)),
+  );
+}
+
+function histogram({ histogram, top, count }: Page): HTMLElement {
+  const most = Math.max(1, ...histogram);
+  const bars = histogram.map((n, i) => {
+    const bar = h("span");
+    if (n > 0) bar.style.height = `${Math.max(2, 100 * Math.sqrt(n / most)).toFixed(1)}%`;
+    bar.title = `${printed((i * top) / histogram.length, false)} to ${printed(((i + 1) * top) / histogram.length, false)}: ${n}`;
+    return bar;
+  });
+  const what = `activations of the ${count} tokens it fires on, from 0 to ${printed(top, false)}`;
+  return h(
+    "div.histogram",
+    h("div.bars", { role: "img", "aria-label": what }, ...bars),
+    h("div.ticks", h("span", "0"), h("span", "activation (heights: √ of counts)"), h("span", printed(top, false))),
+  );
+}
+
+function effects(title: string, found: [string, number][]): HTMLElement[] {
+  if (found.length === 0) return [];
+  const rows = found.map(([token, effect]) =>
+    h("li", tokenSpan(token, 0), h("span.value", `${effect > 0 ? "+" : ""}${printed(effect, false)}`)),
+  );
+  return [h("div.block", h("b", title), h("ol.effects", ...rows))];
+}
+
+export const renderFeaturePanel = view((ctx, root, signal) => {
+  const answers = createAnswers(ctx, signal, () => update());
+  const title = h("b.title");
+  const name = h("span.field");
+  const [earlier, later] = ["←", "→"].map((sign, i) =>
+    h("button.button.icon", { type: "button", "aria-label": i ? "next feature" : "previous feature" }, sign),
+  ) as [HTMLButtonElement, HTMLButtonElement];
+  const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
+  const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
+  const state = createState(() => answers);
+  const naming = createNaming(() => answers);
+  const facts = h("div.note");
+  const body = h("div.feature-body");
+  let drawn = "";
+  let bound = new AbortController();
+
+  root.classList.add("aw-feature-panel");
+  root.role = "group";
+  fill(
+    root,
+    h("div.row.head", title, h("span.field.stepper", earlier, number, later), name, wrap),
+    facts,
+    state.element,
+    body,
+  );
+  const shown = (): number => ctx.selection.get("feature") ?? 0;
+  const go = (to: number): void => {
+    const sae = optionsOf(ctx).saes?.[saeShown(ctx)];
+    if (Number.isInteger(to) && to >= 0 && to < (sae?.features ?? 0)) ctx.selection.set({ feature: to });
+    else number.value = String(shown());
+  };
+  on(earlier, signal, { click: () => go(shown() - 1) });
+  on(later, signal, { click: () => go(shown() + 1) });
+  on(number, signal, { change: () => go(number.valueAsNumber) });
+  on(wrap, signal, {
+    click: () => {
+      wrap.ariaPressed = String(wrap.ariaPressed !== "true");
+      flag(body, "data-whole", wrap.ariaPressed === "true");
+    },
+  });
+
+  const draw = (page: Page, buffers: DataView[], sae: Sae): void => {
+    const examples = examplesOf(page, buffers);
+    const others = (found: [number, ...number[]][], words: (one: number[]) => string): HTMLElement =>
+      h(
+        "ul.others",
+        ...found.map(([feature, ...rest]) =>
+          h("li", featureButton(ctx, sae, feature, bound.signal), h("span.value", words(rest))),
+        ),
+      );
+    const group = (of: number): HTMLElement => h("ol.contexts", ...examples.filter((e) => e.group === of).map(line));
+    const block = (words: string, ...parts: HTMLElement[]): HTMLElement => h("div.block", h("b", words), ...parts);
+    const side = [
+      block("how strongly it fires", histogram(page)),
+      ...effects("raises the logits of", page.promoted),
+      ...effects("lowers the logits of", page.suppressed),
+      ...(page.near.length
+        ? [
+            block(
+              "nearest directions (cosine)",
+              others(page.near, ([c]) => printed(c ?? 0, false)),
+            ),
+          ]
+        : []),
+      ...(page.along.length
+        ? [
+            block(
+              "fires along with (share of its tokens)",
+              others(page.along, ([share]) => percentage(share ?? 0)),
+            ),
+          ]
+        : []),
+    ];
+    const parts = page.intervals.map(([low, high, tokens, share], i) =>
+      block(
+        `${printed(low, false)} to ${printed(high, false)}: ${tokens} ${tokens === 1 ? "token" : "tokens"}, ${percentage(share)}`,
+        group(i),
+      ),
+    );
+    const top = block("fires most", group(-1));
+    const left = page.left ? [h("div.note", `${page.left} more contexts were left out.`)] : [];
+    fill(body, h("div.column.feature-facts", ...side), h("div.column", top, ...parts, ...left));
+  };
+
+  const update = (): void => {
+    const { saes = [] } = optionsOf(ctx);
+    const of = saeShown(ctx);
+    const sae = saes[of];
+    const feature = shown();
+    const heading = ctx.options.title ? `${ctx.options.title} · ` : "";
+    const site = sae?.site ? ` of ${sae.site}` : "";
+    put(title, `${heading}feature${site}`);
+    root.ariaLabel = `feature ${nameOfFeature(sae, feature)}`;
+    number.max = String((sae?.features ?? 1) - 1);
+    if (document.activeElement !== number) number.value = String(feature);
+    earlier.disabled = feature === 0;
+    later.disabled = feature + 1 >= (sae?.features ?? 0);
+    if (!sae?.counted) {
+      put(facts, "There are no statistics of this SAE: aw.feature_stats counts them, and stats= takes them.");
+      fill(body);
+      return;
+    }
+    const args = { of, feature };
+    const answer = answers.get<Page>("feature", args);
+    state.told("feature", answers.failure("feature", args) ?? naming.why());
+    flag(body, "data-stale", !answer);
+    const look = JSON.stringify([args, Boolean(answer), sae.names]);
+    if (look === drawn) return;
+    drawn = look;
+    if (!name.contains(document.activeElement)) {
+      fill(
+        name,
+        nameField(sae.names[feature] ?? "", feature, (text) => naming.tell(of, feature, text)),
+      );
+    }
+    if (!answer) {
+      if (answers.failure("feature", args)) fill(body);
+      return;
+    }
+    const { meta, buffers } = answer;
+    const { count, density, maximum, mean } = meta;
+    put(
+      facts,
+      count
+        ? `fires on ${percentage(density)} of tokens (${count}), up to ${printed(maximum, false)}, ${printed(mean, false)} on average`
+        : "never fired on this corpus",
+    );
+    bound.abort();
+    bound = new AbortController();
+    draw(meta, buffers, sae);
+  };
+  signal.addEventListener("abort", () => bound.abort());
+  return (changed) => {
+    if (!only(changed, "hover", "pinned", "tiles", "theme", "head", "unit", "method", "stack")) update();
+  };
+});

@@ -1,0 +1,213 @@
+/**
+ * A text coloured by one of several features (tabs), the values of all of them, and the features that fire on a token.
+ */
+
+import { fill, flag, h, on, put, quoted } from "../../dom.ts";
+import { printed, tickText } from "../../numbers.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import type { Cell } from "../../wire/wire.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { only, view } from "../base/view.ts";
+import { peak } from "../text/rowValues.ts";
+import { createStrip, type Strip } from "../text/strip.ts";
+import { gradient, shade } from "../text/stripColour.ts";
+import { activationsOf, type Fired } from "./activations.ts";
+import { axisOfText, nameOfFeature, optionsOf, type Sae, saeShown, tokenAt } from "./features.ts";
+
+const RANKED = 8;
+const TABS = 5;
+
+export const renderFeatureStrip = view((ctx, root, signal) => {
+  const answers = createAnswers(ctx, signal, () => update());
+  const state = createState(() => answers);
+  const title = h("b.title");
+  const place = h("span.where");
+  const tabList = h("div.feature-tabs", { role: "tablist", "aria-label": "features" });
+  const text = h("div.texts");
+  const [low, ramp, high] = [h("span", "0"), h("span.ramp"), h("span")];
+  const values = h("div.readout.feature-values");
+  const region = h("div.sr", { role: "status" });
+  const rankedTitle = h("b");
+  const ranked = h("ol.feature-ranked");
+  const panel = h("div.panel");
+  let tabs: number[] = [];
+  let begun = "";
+  let strip: Strip | null = null;
+  let built = "";
+  let tabbed = "";
+  let listed = "";
+  let bound = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  root.classList.add("aw-feature-strip");
+  root.role = "group";
+  const side = h("div.block.feature-side", rankedTitle, ranked);
+  const main = h("div.column", tabList, text, h("div.row", h("span.field", low, ramp, high)), values, region);
+  fill(root, h("div.row.head", title, place), state.element, h("div.feature-two", main, side), panel);
+  if (optionsOf(ctx).saes?.some(({ counted }) => counted)) ctx.views.FeaturePanel?.(ctx.child({ title: "" }), panel);
+  else panel.hidden = true;
+
+  const sae = (): Sae | undefined => optionsOf(ctx).saes?.[saeShown(ctx)];
+  /** If tokens have rows, the hovered token is the query; otherwise a key. */
+  const cellAt = (i: number): Cell | null => {
+    const found = sae();
+    if (i < 0 || !found) return null;
+    const { unit } = axisOfText(ctx, found);
+    const isMap = ctx.source().kind === "map";
+    return { unit, query: isMap ? i : -1, key: isMap ? -1 : i };
+  };
+  const close = (feature: number): void => {
+    const at = tabs.indexOf(feature);
+    tabs = tabs.filter((one) => one !== feature);
+    const next = tabs[Math.min(at, tabs.length - 1)];
+    if (ctx.selection.get("feature") === feature && next !== undefined) ctx.selection.set({ feature: next });
+    else update();
+  };
+
+  const drawTabs = (found: Sae, shown: number): void => {
+    const look = JSON.stringify([tabs, shown, found.names]);
+    if (look === tabbed) return;
+    tabbed = look;
+    const held = tabList.contains(document.activeElement);
+    const made = tabs.map((feature) => {
+      const name = nameOfFeature(found, feature);
+      const chosen = feature === shown;
+      const tab = h("button.button.tab", { type: "button", role: "tab", "aria-selected": String(chosen) }, name);
+      tab.tabIndex = chosen ? 0 : -1;
+      tab.title = tabs.length > 1 ? `${name} (Delete closes it)` : name;
+      on(tab, signal, { click: () => ctx.selection.set({ feature }) });
+      const shut = h("span.button.shut", { "aria-hidden": "true" }, "×"); // on the keyboard: Delete
+      on(shut, signal, { click: () => close(feature) });
+      return h("span.feature-tab", { role: "presentation" }, tab, ...(tabs.length > 1 ? [shut] : []));
+    });
+    fill(tabList, ...made);
+    if (held) tabList.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
+  };
+
+  const drawRanked = (found: Sae, rows: Fired[], words: string): void => {
+    put(rankedTitle, words);
+    const look = JSON.stringify([rows, found.names, ctx.selection.get("feature")]);
+    if (look === listed) return;
+    listed = look;
+    const top = Math.max(1e-9, ...rows.map(({ activation }) => activation));
+    fill(
+      ranked,
+      ...rows.map(({ feature, activation }) => {
+        const bar = h("span");
+        bar.style.width = `${((100 * activation) / top).toFixed(1)}%`;
+        const name = nameOfFeature(found, feature);
+        const button = h("button.button.feature", { type: "button", title: name }, name);
+        button.ariaPressed = String(feature === ctx.selection.get("feature"));
+        on(button, signal, { click: () => ctx.selection.set({ feature }) });
+        return h("li", button, h("span.bar", bar), h("span.value", printed(activation, false)));
+      }),
+    );
+    if (rows.length === 0) fill(ranked, h("li.note", "no feature fires"));
+  };
+
+  const update = (): void => {
+    const found = sae();
+    const { saes = [], tabs: first = [] } = optionsOf(ctx);
+    if (!found) return;
+    const { axis, unit } = axisOfText(ctx, found);
+    put(title, ctx.options.title || "SAE features");
+    const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [ctx.layerName(layer)]));
+    const several = layers.length > 1 ? ` (SAEs of layers ${layers.join(", ")})` : "";
+    put(place, `${found.site}${several}`);
+    root.ariaLabel = `text coloured by a feature of ${found.site}`;
+    const data = activationsOf(ctx, answers);
+    state.told("activations", answers.failure("activations", { of: saeShown(ctx), unit }));
+    const start = JSON.stringify([saeShown(ctx), first]);
+    if (data && start !== begun) {
+      const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
+      tabs = first.length && saeShown(ctx) === 0 ? [...first] : most.slice(0, TABS);
+      // Features of another SAE are unrelated: the selected number means nothing there.
+      if (begun && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
+      begun = start;
+    }
+    const shown = ctx.selection.get("feature") ?? tabs[0] ?? 0;
+    if (!tabs.includes(shown)) tabs = [...tabs, shown];
+    drawTabs(found, shown);
+    const name = JSON.stringify([axis.labels, unit]);
+    if (name !== built) {
+      built = name;
+      bound.abort();
+      bound = new AbortController();
+      const events = {
+        hover: (i: number) => ctx.selection.hover(cellAt(i)),
+        pin: (i: number) => {
+          const again = tokenAt(ctx, "pinned", found) === i;
+          ctx.selection.pin(again ? null : cellAt(i));
+        },
+      };
+      strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
+      fill(text, strip.box);
+    }
+    flag(text, "data-stale", !data);
+    const [pinned, hovered] = [tokenAt(ctx, "pinned", found), tokenAt(ctx, "hover", found)];
+    strip?.mark("aw-query", pinned);
+    strip?.mark("aw-key", hovered);
+    const token = hovered >= 0 ? hovered : pinned;
+    if (!data) return;
+    const own = data.of(shown);
+    // SAEs are not trained on special tokens, where activations may have any size: they do not set the scale.
+    const top = peak(own.filter((_, i) => !axis.special[i] && !(found.skipsFirst && i === 0))) || peak(own);
+    strip?.underlay.paint((i) => (top > 0 ? shade((own[i] ?? 0) / top, ctx.theme, false) : ""));
+    ramp.style.background = gradient(ctx.theme, false);
+    put(high, top > 0 ? tickText(top) : "it does not fire here");
+    const label = token >= 0 ? quoted(axis.labels, token, ctx.options.indexBase) : "";
+    const rows =
+      token >= 0
+        ? (data.fired[token] ?? []).slice(0, RANKED)
+        : [...data.largest]
+            .map(([feature, activation]) => ({ feature, activation }))
+            .sort((a, b) => b.activation - a.activation)
+            .slice(0, RANKED);
+    drawRanked(found, rows, token >= 0 ? `fire most on ${label}` : "fire most in this text");
+    say(found, token, shown, label, unit, data.of);
+  };
+
+  /** The values of all tabs; the shown one is bold. */
+  const say = (
+    found: Sae,
+    token: number,
+    shown: number,
+    label: string,
+    unit: string,
+    of: (j: number) => number[],
+  ): void => {
+    if (token < 0) {
+      fill(values, `Hover a ${unit} to read its features, click to pin it.`);
+      return;
+    }
+    const parts = tabs.map((feature) => {
+      const value = of(feature)[token] ?? 0;
+      return h(
+        feature === shown ? "b" : "span",
+        `${nameOfFeature(found, feature)} ${value ? printed(value, false) : "0"}`,
+      );
+    });
+    fill(values, `${label}: `, ...parts.flatMap((part, i) => (i ? [" · ", part] : [part])));
+    clearTimeout(timer);
+    timer = setTimeout(() => put(region, values.textContent ?? ""), 150);
+  };
+
+  tabList.addEventListener("keydown", (event) => {
+    const shown = ctx.selection.get("feature") ?? 0;
+    const at = tabs.indexOf(shown);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const next = tabs[at + (step ?? 0)];
+    if (step && next !== undefined) {
+      event.preventDefault();
+      ctx.selection.set({ feature: next });
+    }
+    if (event.key === "Delete" && tabs.length > 1) close(shown);
+  });
+  signal.addEventListener("abort", () => {
+    bound.abort();
+    clearTimeout(timer);
+  });
+  return (changed) => {
+    if (!only(changed, "tiles", "head", "target", "foil")) update();
+  };
+});

@@ -1,0 +1,301 @@
+/** The features of an SAE as a table to search, sort, name and choose from. Only visible rows are in the page. */
+
+import { fill, flag, h, keyboard, on, put, quoted } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { floatsOf, wholesOf } from "../../wire/buffers.ts";
+import type { Answer } from "../../wire/embeddedAnswers.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { only, view } from "../base/view.ts";
+import { type Activations, activationsOf } from "./activations.ts";
+import { createNaming, nameField } from "./featureNames.ts";
+import { axisOfText, optionsOf, percentage, type Sae, saeShown, tokenAt, tokenSpan } from "./features.ts";
+
+const ROW = 26;
+const IN_SIGHT = 13;
+
+interface Row {
+  feature: number;
+  token: string;
+  density: number;
+  maximum: number;
+}
+
+type Column = "feature" | "name" | "token" | "here" | "density" | "maximum";
+
+const TITLES: Record<Column, string> = {
+  feature: "feature",
+  name: "name",
+  token: "fires most on",
+  here: "activation",
+  density: "density",
+  maximum: "maximum",
+};
+const WIDTHS: Record<Column, string> = {
+  feature: "4.5em",
+  name: "minmax(5em, 1fr)",
+  token: "7em",
+  here: "5.5em",
+  density: "5.5em",
+  maximum: "5.5em",
+};
+/** Columns that are sorted in descending order first. */
+const LARGEST: readonly Column[] = ["here", "density", "maximum"];
+
+interface Columns {
+  pieces: string[];
+  tokens: number;
+}
+
+const READ = new WeakMap<object, Row[]>();
+
+function rowsOf({ meta, buffers }: Answer<Columns>): Row[] {
+  const known = READ.get(meta);
+  if (known) return known;
+  const [first, second, third, fourth] = buffers;
+  if (!first || !second || !third || !fourth) return [];
+  const [densities, maxima, pieces] = [floatsOf(second), floatsOf(third), wholesOf(fourth)];
+  const made = wholesOf(first).map((feature, i) => ({
+    feature,
+    token: meta.pieces[pieces[i] ?? -1] ?? "",
+    density: densities[i] ?? 0,
+    maximum: maxima[i] ?? 0,
+  }));
+  READ.set(meta, made);
+  return made;
+}
+
+export const renderFeatureTable = view((ctx, root, signal) => {
+  const answers = createAnswers(ctx, signal, () => update());
+  const naming = createNaming(() => answers);
+  const state = createState(() => answers);
+  const title = h("b.title");
+  const search = h("input.search", { type: "search", placeholder: "number, name or token", "aria-label": "search" });
+  const count = h("span.note", { role: "status" });
+  const where = h("div.note");
+  const head = h("div.feature-row.feature-heads", { role: "row" });
+  const space = h("div.feature-space");
+  const scroll = h("div.feature-scroll", { role: "grid", tabindex: "0", "aria-label": "features" }, head, space);
+  let sorted: Column = "feature";
+  let chose = false;
+  let down = false;
+  let rows: Row[] = [];
+  let here: number[] | Map<number, number> = [];
+  let columns: Column[] = [];
+  let active = 0;
+  let listed = "";
+
+  root.classList.add("aw-feature-table");
+  root.role = "group";
+  root.ariaLabel = "table of features";
+  fill(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
+
+  const value = (row: Row): number => (here instanceof Map ? here.get(row.feature) : here[row.feature]) ?? 0;
+  const look = (): { of: number; sae: Sae | undefined } => {
+    const of = saeShown(ctx);
+    return { of, sae: optionsOf(ctx).saes?.[of] };
+  };
+
+  /** All rows before the search: every feature with statistics, or those that fire on the text. */
+  const all = (found: Activations | undefined, stats: Row[] | undefined): Row[] => {
+    if (!found) return stats ?? [];
+    const known = new Map(stats?.map((row) => [row.feature, row]));
+    return [...found.largest.keys()].map(
+      (feature) => known.get(feature) ?? { feature, token: "", density: Number.NaN, maximum: Number.NaN },
+    );
+  };
+
+  const order = (sae: Sae): ((a: Row, b: Row) => number) => {
+    const text = (row: Row): string => (sorted === "name" ? (sae.names[row.feature] ?? "") : row.token);
+    const number = (row: Row): number =>
+      sorted === "here"
+        ? value(row)
+        : sorted === "feature"
+          ? row.feature
+          : sorted === "density"
+            ? row.density
+            : row.maximum;
+    const sign = down ? -1 : 1;
+    return (a, b) => {
+      if (sorted !== "name" && sorted !== "token") return sign * (number(a) - number(b)) || a.feature - b.feature;
+      const [one, other] = [text(a), text(b)];
+      // Unnamed features come after named ones in either direction.
+      if (!one !== !other) return one ? -1 : 1;
+      return sign * one.localeCompare(other) || a.feature - b.feature;
+    };
+  };
+
+  const update = (): void => {
+    const { of, sae } = look();
+    if (!sae) return;
+    put(title, ctx.options.title || `features${sae.site ? ` of ${sae.site}` : ""}`);
+    const found = activationsOf(ctx, answers);
+    const stats = sae.counted ? answers.get<Columns>("columns", { of }) : undefined;
+    const { unit } = sae.onText ? axisOfText(ctx, sae) : { unit: "" };
+    state.told(
+      sae.onText ? "activations" : "columns",
+      (sae.onText && answers.failure("activations", { of, unit })) ||
+        answers.failure("columns", { of }) ||
+        naming.why(),
+    );
+    const token = sae.onText
+      ? [tokenAt(ctx, "hover", sae), tokenAt(ctx, "pinned", sae)].find((i) => i >= 0)
+      : undefined;
+    if (found) {
+      here = token === undefined ? found.largest : new Map(found.fired[token]?.map((f) => [f.feature, f.activation]));
+      const labels = axisOfText(ctx, sae).axis.labels;
+      put(
+        where,
+        token === undefined
+          ? `activation: the largest in this text; pin a ${unit} to see those on it`
+          : `activation on ${quoted(labels, token, ctx.options.indexBase)}`,
+      );
+    } else put(where, "");
+    columns = ["feature", "name", ...(sae.counted ? (["token"] as const) : [])];
+    if (sae.onText) columns.push("here");
+    if (sae.counted) columns.push("density", "maximum");
+    if (!chose) {
+      sorted = sae.onText ? "here" : "maximum";
+      down = true;
+    }
+    const wanted = search.value.trim().toLowerCase();
+    const number = wanted.replace(/^#/, "");
+    rows = all(found, stats && rowsOf(stats)).filter(
+      ({ feature, token: most }) =>
+        !wanted ||
+        String(feature) === number ||
+        most.toLowerCase().includes(wanted) ||
+        (sae.names[feature] ?? "").toLowerCase().includes(wanted),
+    );
+    rows.sort(order(sae));
+    put(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
+    scroll.ariaRowCount = String(rows.length + 1);
+    scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
+    heads();
+    const list = JSON.stringify([columns, sorted, down, wanted, of]);
+    if (list !== listed) {
+      listed = list;
+      active = 0;
+      scroll.scrollTop = 0;
+    }
+    draw();
+  };
+
+  const heads = (): void => {
+    const cells = columns.map((column) => {
+      const sign = column === sorted ? (down ? " ▾" : " ▴") : "";
+      const button = h("button.feature-sort", { type: "button" }, TITLES[column] + sign);
+      on(button, signal, {
+        click: () => {
+          down = column === sorted ? !down : LARGEST.includes(column);
+          [sorted, chose] = [column, true];
+          update();
+          [...head.querySelectorAll("button")][columns.indexOf(column)]?.focus();
+        },
+      });
+      const order = column === sorted ? (down ? "descending" : "ascending") : "none";
+      return h("span", { role: "columnheader", "aria-sort": order, "data-column": column }, button);
+    });
+    const held = head.contains(document.activeElement)
+      ? [...head.querySelectorAll("button")].indexOf(document.activeElement as HTMLButtonElement)
+      : -1;
+    fill(head, ...cells);
+    if (held >= 0) head.querySelectorAll("button")[held]?.focus();
+  };
+
+  const cell = (row: Row, column: Column, sae: Sae, of: number): HTMLElement => {
+    const numeric = (n: number, words: string): HTMLElement => h("span.value", Number.isNaN(n) ? "–" : words);
+    if (column === "feature") return h("span.value", String(row.feature));
+    if (column === "name") {
+      if (!sae.counted) return h("span", sae.names[row.feature] ?? "");
+      return h(
+        "span",
+        nameField(sae.names[row.feature] ?? "", row.feature, (name) => naming.tell(of, row.feature, name)),
+      );
+    }
+    if (column === "token") return h("span.feature-token", { title: row.token }, tokenSpan(row.token, 0));
+    if (column === "here") return numeric(value(row), value(row) ? printed(value(row), false) : "0");
+    return column === "density"
+      ? numeric(row.density, percentage(row.density))
+      : numeric(row.maximum, printed(row.maximum, false));
+  };
+
+  /** Only the visible rows and a few around them. */
+  const draw = (): void => {
+    const { of, sae } = look();
+    if (!sae) return;
+    if (space.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return; // being named
+    const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - 2);
+    const last = Math.min(rows.length, first + IN_SIGHT + 5);
+    space.style.height = `${rows.length * ROW}px`;
+    scroll.style.height = `${(1 + Math.max(1, Math.min(rows.length, IN_SIGHT))) * ROW + 2}px`;
+    const shown = ctx.selection.get("feature");
+    const made = rows.slice(first, last).map((row, i) => {
+      const cells = columns.map((column) => {
+        const found = cell(row, column, sae, of);
+        found.role = "gridcell";
+        found.dataset.column = column;
+        return found;
+      });
+      const el = h(
+        "div.feature-row",
+        { role: "row", id: `${id}${first + i}`, "aria-rowindex": String(first + i + 2) },
+        ...cells,
+      );
+      el.dataset.feature = String(row.feature);
+      el.ariaSelected = String(row.feature === shown);
+      flag(el, "data-active", first + i === active);
+      el.style.top = `${(first + i) * ROW}px`;
+      return el;
+    });
+    fill(space, ...made);
+    scroll.setAttribute("aria-activedescendant", `${id}${active}`);
+  };
+  const id = `aw-${Math.random()}-`;
+  const move = (by: number) => (): void => {
+    active = Math.max(0, Math.min(rows.length - 1, active + by));
+    const top = active * ROW;
+    const height = scroll.clientHeight - ROW; // of the column heads
+    if (top < scroll.scrollTop) scroll.scrollTop = top;
+    if (top + ROW > scroll.scrollTop + height) scroll.scrollTop = top + ROW - height;
+    draw();
+  };
+  const choose = (feature: number | undefined): void => {
+    if (feature !== undefined) ctx.selection.set({ feature });
+  };
+  on(search, signal, { input: () => update() });
+  on(scroll, signal, {
+    scroll: () => draw(),
+    click: ({ target }) => {
+      if ((target as Element).closest("input, button")) return;
+      const row = (target as Element).closest<HTMLElement>(".aw-feature-row");
+      if (!row) return;
+      active = rows.findIndex(({ feature }) => String(feature) === row.dataset.feature);
+      choose(rows[active]?.feature);
+    },
+    focusout: () => queueMicrotask(draw),
+  });
+  keyboard(
+    scroll,
+    signal,
+    {
+      ArrowDown: move(1),
+      ArrowUp: move(-1),
+      PageDown: move(IN_SIGHT),
+      PageUp: move(-IN_SIGHT),
+      Home: move(-Infinity),
+      End: move(Infinity),
+      Enter: () => choose(rows[active]?.feature),
+      F2: () => {
+        const row = space.querySelector<HTMLInputElement>(".aw-feature-row[data-active] input");
+        row?.focus();
+      },
+    },
+    "↑ ↓: feature · Enter: choose it · F2: name it",
+  );
+  return (changed) => {
+    // Do not sort thousands of rows because the pointer moves in another view.
+    if (only(changed, "feature")) draw();
+    else if (look().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
+  };
+});

@@ -1,0 +1,227 @@
+/** A slider for one feature, how far it moves the states, and the predictions before and after. */
+
+import { fill, flag, h, on, put } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { floatsOf } from "../../wire/buffers.ts";
+import type { Answer } from "../../wire/embeddedAnswers.ts";
+import { beforeAfter } from "../base/beforeAfter.ts";
+import { createState } from "../base/fetchStatus.ts";
+import { only, view } from "../base/view.ts";
+import { percent } from "../text/predictions/percent.ts";
+import { nameOfFeature, optionsOf } from "./features.ts";
+
+type Kind = "outcomes" | "text" | "sentences";
+
+/** The twin of `SteerView._about_features`. */
+interface SteerOptions {
+  kinds?: Kind[];
+  predicted?: string;
+  ends?: [number, number];
+  held?: Record<string, number[]>;
+}
+
+interface Steered {
+  change: number;
+  rows?: [label: string, before: number, after: number][];
+  texts?: [run: string, differs: boolean][][];
+}
+
+/** A change as large as the state itself. */
+const FAR = 1;
+/** Milliseconds that the slider must rest before a request. */
+const RESTS = 180;
+const AFTER_A_PAGE = /not in this file/;
+
+/** |dh| / |h| with the feature at `scale` times its maximum, averaged over the tokens; see `Reach` in Python. */
+export function relativeChange(scale: number, maximum: number, activations: number[], lengths: number[]): number {
+  const by = activations.map((a, i) => Math.abs(scale * maximum - a) * (lengths[i] ?? 0));
+  return by.length ? by.reduce((sum, x) => sum + x, 0) / by.length : 0;
+}
+
+/** The element of `all` nearest to `wanted`. */
+const nearestOf = (all: readonly number[], wanted: number): number =>
+  all.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), all[0] ?? wanted);
+
+export const renderSteerView = view((ctx, root, signal) => {
+  const answers = createAnswers(ctx, signal, () => update());
+  const state = createState(() => answers);
+  const settings = (): SteerOptions => ctx.options as SteerOptions;
+  const [least = -2, most = 5] = settings().ends ?? [];
+  const title = h("b.title");
+  const site = h("span.where");
+  const slider = h("input.range.steer-range", {
+    type: "range",
+    min: String(least),
+    max: String(most),
+    step: "0.1",
+    value: "1",
+    "aria-label": "feature, in units of its largest activation",
+  });
+  const ticks = h("div.ticks.steer-ticks", { "aria-hidden": "true" });
+  const figure = h("output.steer-scale");
+  const change = h("div.readout");
+  const warning = h("div.warning", { role: "status" });
+  const kinds = h("div.segments", { role: "radiogroup", "aria-label": "compare" });
+  const body = h("div.steer-body");
+  const name = `aw-${Math.random()}`;
+  let kind: Kind = settings().kinds?.[0] ?? "outcomes";
+  let rested = 1;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let drawn = "";
+  let last: { answer: Answer<Steered>; scale: number } | null = null;
+
+  root.classList.add("aw-steer");
+  root.role = "group";
+  for (let at = Math.ceil(least); at <= most; at += 1) {
+    const tick = h("span", at === 0 ? "0 ablate" : at === 1 ? "1 max" : String(at).replace("-", "−"));
+    tick.style.insetInlineStart = `${(100 * (at - least)) / (most - least)}%`;
+    ticks.append(tick);
+  }
+  const words: Record<Kind, string> = {
+    outcomes: "prediction",
+    text: "generated text",
+    sentences: "nearest sentences",
+  };
+  const offered = settings().kinds ?? [];
+  if (offered.length > 1) {
+    fill(
+      kinds,
+      ...offered.map((one) => {
+        const radio = h("input", { type: "radio", name });
+        radio.checked = one === kind;
+        on(radio, signal, {
+          change: () => {
+            kind = one;
+            last = null;
+            update();
+          },
+        });
+        return h("label.segment", radio, words[one]);
+      }),
+    );
+  }
+  fill(
+    root,
+    h("div.row.head", title, site),
+    h("div.row.steer-control", h("div.steer-slide", slider, ticks), figure, kinds),
+    change,
+    warning,
+    state.element,
+    body,
+  );
+  on(slider, signal, {
+    input: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        rested = slider.valueAsNumber;
+        update();
+      }, RESTS);
+      measure();
+    },
+    dblclick: () => {
+      slider.value = "1";
+      rested = 1;
+      update();
+    },
+  });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+
+  const feature = (): number => ctx.selection.get("feature") ?? 0;
+
+  /** What can be shown at once, while the slider moves. */
+  const measure = (): void => {
+    const scale = slider.valueAsNumber;
+    put(figure, `${String(scale).replace("-", "−")} × max`);
+    slider.setAttribute("aria-valuetext", `${scale} times its largest activation`);
+    const answer = answers.get<{ maximum: number }>("reach", { feature: feature() });
+    if (!answer) return;
+    const [activations = [], lengths = []] = answer.buffers.map(floatsOf);
+    const { maximum } = answer.meta;
+    const size = relativeChange(scale, maximum, activations, lengths);
+    const here = Math.max(0, ...activations);
+    put(
+      change,
+      `set to ${printed(scale * maximum, false)} on every token (here up to ${printed(here, false)}); ` +
+        `the states change by |dh|/|h| ≈ ${printed(size, false)}`,
+    );
+    const said =
+      size > FAR
+        ? `The change is ${printed(size, false)} times as long as the states: the model is far from anything it has seen.`
+        : scale > 1
+          ? `Beyond the largest activation that was seen (${printed(maximum, false)}).`
+          : scale < 0
+            ? "Below zero: no activation is ever there."
+            : "";
+    put(warning, said);
+  };
+
+  const outcomes = ({ rows = [] }: Steered): HTMLElement => {
+    const far = kind === "sentences";
+    const print = (value: number): string => (far ? value.toFixed(3).replace("-", "−") : percent(value));
+    const what = far ? "likeness to (cosine)" : settings().predicted || "prediction";
+    return beforeAfter(
+      what,
+      rows.map(([label, before, after]) => ({ label, before, after })),
+      print,
+      far ? 90 : 40,
+    );
+  };
+
+  const texts = ({ texts: sides = [] }: Steered): HTMLElement =>
+    h(
+      "div.steer-texts",
+      ...sides.map((runs, i) =>
+        h(
+          "section",
+          h("b", i ? "after" : "before"),
+          h("p", { dir: "auto" }, ...runs.map(([run, differs]) => (differs ? h("mark", run) : run))),
+        ),
+      ),
+    );
+
+  const update = (): void => {
+    const { kinds: all = [], held = {} } = settings();
+    const sae = optionsOf(ctx).saes?.[0];
+    const label = `feature ${nameOfFeature(sae, feature())}`;
+    put(title, ctx.options.title || `steer ${label}`);
+    put(site, sae?.site ?? "");
+    root.ariaLabel = `steering of ${label}`;
+    measure();
+    if (all.length === 0) {
+      fill(body, h("div.note", "This model predicts nothing and no sentences are given: there is nothing to compare."));
+      return;
+    }
+    const ask = (scale: number): Record<string, unknown> => ({ kind, feature: feature(), scale });
+    let scale = rested;
+    let answer = answers.get<Steered>("steered", ask(scale));
+    let why = answers.failure("steered", ask(scale)) ?? answers.failure("reach", { feature: feature() });
+    if (why && AFTER_A_PAGE.test(why)) {
+      // A standalone page holds only some slider positions.
+      scale = nearestOf(held[kind] ?? [], rested);
+      answer = answers.get<Steered>("steered", ask(scale));
+      const missing = answers.failure("steered", ask(scale));
+      why =
+        missing ??
+        (answer ? `Below: ${String(scale).replace("-", "−")} × max, the nearest that this page holds.` : why);
+    }
+    state.told(answers.job("steered") ? "steered" : "reach", why);
+    flag(body, "data-stale", !answer);
+    if (answer) last = { answer, scale };
+    const look = JSON.stringify([last?.answer.meta, kind]);
+    if (look === drawn) return;
+    drawn = look;
+    if (!last) {
+      fill(body);
+      return;
+    }
+    const { meta } = last.answer;
+    fill(body, kind === "text" ? texts(meta) : outcomes(meta));
+  };
+  return (changed) => {
+    if (!only(changed, "hover", "pinned", "tiles", "theme", "layer", "head", "unit", "method", "stack")) {
+      if (changed.has("feature")) last = null;
+      update();
+    }
+  };
+});

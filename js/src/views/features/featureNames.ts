@@ -1,0 +1,48 @@
+/** Names that a reader gives to features: edited in place, sent to the kernel. */
+import { h } from "../../dom.ts";
+import type { Answers } from "../../wire/answers.ts";
+
+/** Sends names of features to the kernel, one after the other. */
+export interface Naming {
+  tell(of: number, feature: number, name: string): void;
+  /** Why the last name could not be saved. */
+  why(): string | undefined;
+}
+
+export function createNaming(answers: () => Answers): Naming {
+  let last: Record<string, unknown> = {};
+  return {
+    tell(of, feature, name) {
+      last = { of, feature, name };
+      // The same name may have been set and removed before.
+      answers().retry("name", true);
+      answers().get("name", last);
+    },
+    why: () => answers().failure("name", last),
+  };
+}
+
+/** An input field for a feature's name, sent when editing ends. */
+export function nameField(known: string, feature: number, tell: (name: string) => void): HTMLInputElement {
+  const field = h("input.name", {
+    "aria-label": `name of feature ${feature}`,
+    placeholder: "name it",
+    type: "text",
+    spellcheck: "false",
+  });
+  field.value = field.title = known;
+  let told = known;
+  const end = (): void => {
+    const name = field.value.trim();
+    if (name === told) return;
+    told = name;
+    tell(name);
+  };
+  field.addEventListener("blur", end);
+  field.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key === "Escape") field.value = told;
+    if (event.key === "Enter" || event.key === "Escape") field.blur();
+  });
+  return field;
+}

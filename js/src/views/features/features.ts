@@ -1,0 +1,93 @@
+/** The SAEs that Python describes, and which SAE and feature are selected. */
+
+import type { ViewContext } from "../../context.ts";
+import { h, on, shortLabel } from "../../dom.ts";
+import { nearest, translateIndex } from "../../selection.ts";
+import type { Axis, ViewOptions } from "../../wire/wire.ts";
+import { spell } from "../text/tokens.ts";
+
+/** One SAE. The twin of `Looked.describe` in attnwidgets/views/features/features.py. */
+export interface Sae {
+  layer: number | null;
+  features: number;
+  site: string;
+  stack: string;
+  /** Whether its activations on a text are available. */
+  onText: boolean;
+  /** Whether the first token is a decoder's start token, on which no SAE is trained. */
+  skipsFirst: boolean;
+  /** Whether there are statistics over a corpus. */
+  counted: boolean;
+  names: Record<string, string>;
+}
+
+export interface FeatureOptions extends ViewOptions {
+  saes?: Sae[];
+  tabs?: number[];
+}
+
+export const optionsOf = (ctx: ViewContext): FeatureOptions => ctx.options;
+
+/** Index of the shown SAE: among several, the one nearest to the selected layer. */
+export function saeShown(ctx: ViewContext): number {
+  const saes = optionsOf(ctx).saes ?? [];
+  const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [layer]));
+  if (layers.length < 2) return 0;
+  const layer = nearest(layers, ctx.selection.get("layer"));
+  return saes.findIndex((sae) => sae.layer === layer);
+}
+
+/** "#12 royalty" */
+export function nameOfFeature(sae: Sae | undefined, feature: number): string {
+  const name = sae?.names[feature];
+  return name ? `#${feature} ${shortLabel(name, 40)}` : `#${feature}`;
+}
+
+/** A button with a feature's name that selects it in all linked views. */
+export function featureButton(
+  ctx: ViewContext,
+  sae: Sae | undefined,
+  feature: number,
+  signal: AbortSignal,
+): HTMLElement {
+  const name = nameOfFeature(sae, feature);
+  const button = h("button.button.feature", { type: "button", title: name }, name);
+  on(button, signal, { click: () => ctx.selection.set({ feature }) });
+  return button;
+}
+
+/** A token as text, with its whitespace visible and a class for what it is. */
+export function tokenSpan(label: string, share: number): HTMLElement {
+  const span = h("span.hit");
+  spell(span, label);
+  if (share > 0) span.style.setProperty("--aw-share", `${Math.round(100 * Math.min(1, share) ** 0.8)}%`);
+  return span;
+}
+
+/** A share of all tokens: "1.2 %", "0.013 %". */
+export function percentage(share: number): string {
+  const size = 100 * share;
+  return `${size === 0 ? "0" : size >= 10 ? size.toFixed(0) : String(Number(size.toPrecision(2)))} %`;
+}
+
+/** The axis of the text that the SAE was applied to, in the current unit. */
+export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: string } {
+  const { sources, axes } = ctx.header();
+  const { unit } = ctx.source();
+  const mine = sources.filter(({ stack }) => stack === sae.stack);
+  const found = mine.find((source) => source.unit === unit) ?? mine[0] ?? ctx.source();
+  return { axis: axes[found.key] as Axis, unit: found.unit };
+}
+
+/** The pinned element of the text, or the hovered one of any linked view; -1: none. */
+export function tokenAt(ctx: ViewContext, which: "pinned" | "hover", sae: Sae): number {
+  const cell = ctx.selection.get(which);
+  if (!cell) return -1;
+  const { axis, unit } = axisOfText(ctx, sae);
+  const place = cell.key >= 0 ? cell.key : cell.query;
+  if (cell.unit === unit) return place < axis.labels.length ? place : -1;
+  const { sources, axes } = ctx.header();
+  const from = sources.find((source) => source.unit === cell.unit && source.stack === sae.stack);
+  const origin = from && axes[from.key];
+  return origin ? translateIndex(place, origin, axis) : -1;
+}

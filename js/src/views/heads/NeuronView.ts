@@ -1,0 +1,310 @@
+/**
+ * How one attention weight is computed: q, k, their products and the sum of these for one query and key, then scaling,
+ * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
+ */
+
+import { atEnd, fill, h, type KeyHandlers, keyboard, on, put, quoted, watchWidth } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import type { Cell } from "../../wire/wire.ts";
+import { headWords } from "../base/navigation.ts";
+import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { type Ink, inkOf } from "./neuron/ink.ts";
+import { createKeyList } from "./neuron/keyList.ts";
+import { createLanes } from "./neuron/lanes.ts";
+import { exact, numberOf, type Place, type Row, rowAt, type Step, strongest, vectorOf, wordsOf } from "./neuron/row.ts";
+
+const NAMES: Record<Step, string> = {
+  vectors: "q and k",
+  product: "q × k",
+  dot: "q · k",
+  scaled: "scaled",
+  capped: "capped",
+  biased: "biased",
+  masked: "masked",
+  softmax: "softmax",
+};
+const GROWS_MS = 320;
+/** Minimum width in px for two columns. */
+const TWO_COLUMNS = 640;
+
+export const renderNeuronView = view((ctx, root, signal) => {
+  const heading = createHeading(ctx);
+  const controls = h("div.panel");
+  const where = h("span.neuron-where");
+  const order = h("button.button", { type: "button" });
+  const steps = h("fieldset.segments.neuron-steps", { "aria-label": "step" });
+  const formula = h("div.neuron-formula", { role: "status" });
+  const lanes = createLanes();
+  const keys = createKeyList(signal);
+  const trouble = h("div.warning.status", { role: "status" });
+  const readout = createReadout();
+  const button = (text: string, label: string, act: () => void): HTMLElement => {
+    const made = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
+    on(made, signal, { click: act });
+    return made;
+  };
+  const pair = h(
+    "div.row",
+    h(
+      "span.stepper",
+      button("‹", "previous query", () => move(-1, 0)),
+      button("›", "next query", () => move(1, 0)),
+    ),
+    where,
+    order,
+  );
+  const walk = h(
+    "div.row.neuron-walk",
+    button("‹", "previous step", () => walkBy(-1)),
+    steps,
+    button("›", "next step", () => walkBy(1)),
+  );
+  const body = h("div.neuron-body", lanes.plot, keys.list);
+  root.classList.add("aw-neuron");
+  root.role = "region";
+  fill(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
+  ctx.views.LayerSlider?.(ctx.child({ title: "" }), controls);
+
+  const answers = createAnswers(ctx, signal, () => update());
+  const group = `aw-step-${Math.random()}`;
+  let row: Row | undefined;
+  let step: Step = "softmax";
+  let drawnSteps = "";
+  let sorted = false;
+  let [width, number, frame] = [0, -1, 0];
+  let [pinnedKey, grown] = [0, 1];
+  let ordered: { row: Row; sorted: boolean; order: ArrayLike<number> } | null = null;
+  let ink: Ink | null = null;
+
+  /** The shown query: the pinned one, or the last. */
+  const place = (): Place => {
+    const { source, layer, head } = ctx.resolved();
+    const last = ctx.axisOf(source.query).labels.length - 1;
+    const query = ctx.cell("pinned")?.query ?? -1;
+    return {
+      stack: source.stack,
+      layer,
+      head: typeof head === "number" ? head : (source.heads?.[0] ?? 0),
+      query: query < 0 ? last : query,
+    };
+  };
+  const name = (side: "query" | "key", i: number): string =>
+    quoted(ctx.axisOf(ctx.source()[side]).labels, i, ctx.options.indexBase);
+  /** The current key: hovered, pinned, or the one with the largest weight. */
+  const keyOf = (shown: Row, hovering: boolean): number => {
+    const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
+    const here = hovering && hover?.query === place().query && hover.key >= 0 ? hover.key : (pinned?.key ?? -1);
+    return here >= 0 && here < shown.count ? here : strongest(shown);
+  };
+
+  const update = (): void => {
+    const at = place();
+    const found = rowAt(answers, at);
+    put(trouble, typeof found === "string" ? found : "");
+    body.classList.toggle("aw-stale", typeof found !== "object");
+    body.ariaBusy = String(found === undefined);
+    if (typeof found === "object") {
+      if (row !== found) keys.leave();
+      row = found;
+      if (!row.steps.includes(step)) step = "softmax";
+      pinnedKey = keyOf(row, false);
+    }
+    const { head } = ctx.resolved();
+    const one = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
+    const title = heading.show(one, "how one weight comes about");
+    root.ariaLabel = title;
+    choices();
+    draw();
+    keys.reveal(pinnedKey);
+  };
+
+  /** The steps as radio buttons, each with its result for this pair. */
+  const choices = (): void => {
+    if (!row) return;
+    if (drawnSteps !== row.steps.join()) {
+      drawnSteps = row.steps.join();
+      fill(
+        steps,
+        ...row.steps.map((value) =>
+          h("label.segment", h("input", { type: "radio", name: group, value }), NAMES[value], h("b")),
+        ),
+      );
+    }
+    for (const input of steps.querySelectorAll("input")) input.checked = input.value === step;
+  };
+
+  const orderOf = (shown: Row): ArrayLike<number> => {
+    if (ordered?.row === shown && ordered.sorted === sorted) return ordered.order;
+    const all = Uint32Array.from({ length: shown.count }, (_, i) => i);
+    const shares = shown.by.recorded;
+    if (sorted && shares) all.sort((a, b) => (shares[b] as number) - (shares[a] as number) || a - b);
+    ordered = { row: shown, sorted, order: all };
+    return all;
+  };
+
+  /** Draw everything; while the pointer passes over keys, only what depends on the one `previewed`. */
+  const draw = (previewed = false): void => {
+    if (!row || width <= 0) return;
+    const key = keyOf(row, true);
+    const { query } = place();
+    put(where, `query ${name("query", query)} → key ${name("key", key)}`);
+    put(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
+    order.ariaPressed = String(sorted);
+    for (const [i, label] of [...steps.children].entries()) {
+      const value = numberOf(row, row.steps[i] as Step, key);
+      put(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
+    }
+    const says = wordsOf(row, step, key);
+    put(formula, says);
+    lanes.plot.ariaLabel =
+      `query ${name("query", query)}, key ${name("key", key)}, ${NAMES[step]}: ${says} ` +
+      "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";
+    keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${NAMES[step]}. Up and down arrows choose one.`;
+    const two = width >= TWO_COLUMNS;
+    const half = two ? Math.floor((width - 24) * 0.52) : width;
+    ink ??= inkOf(ctx.theme, root);
+    lanes.draw(row, step, key, half, ink, grown);
+    const hover = ctx.cell("hover");
+    keys.point(hover?.query === query ? hover.key : -1);
+    if (!previewed) {
+      const { labels, special } = ctx.axisOf(ctx.source().key);
+      keys.show({
+        row,
+        step,
+        labels,
+        special,
+        order: orderOf(row),
+        key: pinnedKey,
+        width: width - (two ? 24 + half : 0),
+        ink,
+      });
+      keys.draw(grown);
+    }
+    say();
+  };
+
+  const say = (): void => {
+    if (!row) return;
+    const key = keyOf(row, true);
+    if (number >= 0 && number < row.dim) {
+      const [q, k] = [row.q[number] as number, vectorOf(row, "vectors", key)[number] as number];
+      readout.show(
+        `number ${number + ctx.options.indexBase} of ${row.dim}: q ${exact(q)} × k ${exact(k)} = ${exact(q * k)}`,
+        false,
+      );
+      return;
+    }
+    const share = numberOf(row, "recorded", key);
+    const text = `${name("query", place().query)} gives ${exact(share)} of its attention to ${name("key", key)}`;
+    readout.show(
+      ctx.cell("pinned") ? text : `${text}. Nothing is pinned: click a key, here or in another view.`,
+      root.contains(document.activeElement),
+    );
+  };
+
+  /** Animate the bars from the previous step, unless the reader prefers reduced motion. */
+  const grow = (): void => {
+    cancelAnimationFrame(frame);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      grown = 1;
+      draw();
+      return;
+    }
+    const began = performance.now();
+    const next = (): void => {
+      if (signal.aborted) return;
+      const t = Math.min(1, (performance.now() - began) / GROWS_MS);
+      grown = 1 - (1 - t) ** 3;
+      draw();
+      if (t < 1) frame = requestAnimationFrame(next);
+    };
+    next();
+  };
+  const go = (to: Step | undefined): void => {
+    if (!to || to === step) return;
+    keys.leave();
+    step = to;
+    choices();
+    grow();
+  };
+  const walkBy = (by: number): void => {
+    if (row) go(row.steps[Math.max(0, Math.min(row.steps.length - 1, row.steps.indexOf(step) + by))]);
+  };
+  /** Move the pinned pair by some queries or keys. */
+  const move = (queries: number, by: number): void => {
+    if (!row) return;
+    const source = ctx.source();
+    const within = (i: number, side: "query" | "key"): number =>
+      Math.max(0, Math.min(ctx.axisOf(source[side]).labels.length - 1, i));
+    const standing = orderOf(row);
+    let at = 0;
+    while (at < row.count - 1 && standing[at] !== pinnedKey) at += 1;
+    const key = by ? (standing[within(at + by, "key")] as number) : pinnedKey;
+    const to: Cell = { unit: source.unit, query: within(place().query + queries, "query"), key };
+    const now = ctx.cell("pinned");
+    if (now?.query !== to.query || now.key !== to.key) ctx.selection.pin(to);
+  };
+
+  on(steps, signal, { change: (event) => go((event.target as HTMLInputElement).value as Step) });
+  on(order, signal, {
+    click() {
+      sorted = !sorted;
+      draw();
+      keys.reveal(pinnedKey);
+    },
+  });
+  on(lanes.plot, signal, {
+    pointermove(event) {
+      number = lanes.numberAt(event);
+      lanes.point(number);
+      say();
+    },
+    pointerleave() {
+      number = -1;
+      lanes.point(-1);
+      say();
+    },
+  });
+  const cellAt = (event: MouseEvent): Cell | null => {
+    const key = keys.keyAt(event);
+    return key < 0 ? null : { unit: ctx.source().unit, query: place().query, key };
+  };
+  on(keys.list, signal, {
+    pointermove: (event) => ctx.selection.hover(cellAt(event)),
+    pointerleave: () => ctx.selection.hover(null),
+    click(event) {
+      const cell = cellAt(event);
+      const now = ctx.cell("pinned");
+      if (cell) ctx.selection.pin(now?.query === cell.query && now.key === cell.key ? null : cell);
+    },
+  });
+  const walking: KeyHandlers = {
+    ArrowLeft: () => walkBy(-1),
+    ArrowRight: () => walkBy(1),
+    ArrowUp: () => move(0, -1),
+    ArrowDown: () => move(0, 1),
+    "Shift+ArrowUp": () => move(-1, 0),
+    "Shift+ArrowDown": () => move(1, 0),
+    Home: () => walkBy(-Infinity),
+    End: () => walkBy(Infinity),
+    Escape: () => ctx.selection.pin(null),
+  };
+  const told = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
+  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, told);
+  atEnd(signal, () => cancelAnimationFrame(frame));
+  watchWidth(
+    root,
+    (now) => {
+      width = now;
+      body.toggleAttribute("data-two", width >= TWO_COLUMNS);
+      draw();
+      keys.reveal(pinnedKey);
+    },
+    signal,
+  );
+  return (changed) => {
+    if (changed.has("theme")) ink = null;
+    if (only(changed, "hover")) draw(true);
+    else if (!only(changed, "tiles", "target", "foil", "method", "unit")) update();
+  };
+});

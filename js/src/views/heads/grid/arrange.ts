@@ -1,0 +1,150 @@
+/** The position of every head: by layer, sorted within its layer, ranked over all, or grouped by value. */
+import { tickText } from "../../../numbers.ts";
+
+export type Order = "layers" | "within" | "all" | "groups";
+
+/** A head by its indices among the layers and heads of a source. */
+export interface Spot {
+  layer: number;
+  head: number;
+}
+
+export interface Line {
+  /** The label to its left; "" if the line continues the one above. */
+  label: string;
+  /** Null: hidden by a filter, with its place kept. */
+  spots: (Spot | null)[];
+}
+
+export interface Arrangement {
+  cols: number;
+  lines: Line[];
+  /** Heads that pass the filters. */
+  shown: number;
+}
+
+export interface Wanted {
+  layers: number;
+  heads: number;
+  order: Order;
+  /** Smallest value first. */
+  lowest: boolean;
+  /** The statistic; null: none, and heads are ordered by layer. */
+  value: ((spot: Spot) => number) | null;
+  keeps: (spot: Spot) => boolean;
+  layerName: (layer: number) => string;
+  /** Available width and height in px, and the largest side of a thumbnail. */
+  room: number;
+  tallest: number;
+  largest: number;
+}
+
+interface Group {
+  label: string;
+  spots: Spot[];
+}
+
+const GROUPS = 5;
+
+/** Side of a thumbnail in px: whole pixels, as wide as fits, small for few heads. */
+export function thumbSide(lines: number, cols: number, room: number, tallest: number, largest: number): number {
+  return Math.max(3, Math.floor(Math.min(largest, room / Math.max(1, cols), tallest / Math.max(1, lines))));
+}
+
+export function arrange(wanted: Wanted): Arrangement {
+  const { layers, heads, value, keeps, lowest, layerName } = wanted;
+  const order = value ? wanted.order : "layers";
+  const of = value ?? ((): number => NaN);
+  // Heads without a value come last in either direction; equal ones keep the order of layer and head.
+  const rank = (spot: Spot): number => (Number.isNaN(of(spot)) ? Infinity : lowest ? of(spot) : -of(spot));
+  const sorted = (spots: Spot[]): Spot[] =>
+    spots
+      .map((spot) => [rank(spot), spot] as const)
+      .sort(([a], [b]) => (a === b ? 0 : a - b))
+      .map(([, spot]) => spot);
+  const everyLayer = Array.from({ length: layers }, (_, layer) =>
+    Array.from({ length: heads }, (_, head): Spot => ({ layer, head })),
+  );
+  const kept = everyLayer.map((row) => row.filter(keeps));
+  const shown = kept.reduce((sum, row) => sum + row.length, 0);
+  if (order === "layers" || order === "within") {
+    const lines = everyLayer.map((row, layer) => ({
+      label: layerName(layer),
+      spots: order === "layers" ? row.map((spot) => (keeps(spot) ? spot : null)) : sorted(kept[layer] as Spot[]),
+    }));
+    return { cols: heads, lines, shown };
+  }
+  const all = sorted(kept.flat());
+  const groups: Group[] = order === "all" ? [{ label: "", spots: all }] : bands(all, of);
+  const [cols, needed] = columns(
+    groups.map(({ spots }) => spots.length),
+    wanted,
+  );
+  const lines = groups.flatMap(({ label, spots }) =>
+    Array.from({ length: Math.ceil(spots.length / cols) }, (_, i): Line => {
+      const members = spots.slice(i * cols, (i + 1) * cols);
+      const first = members[0] && of(members[0]);
+      const ranked = first === undefined || Number.isNaN(first) ? "–" : tickText(first);
+      return { label: order === "all" ? ranked : i === 0 ? label : "", spots: members };
+    }),
+  );
+  return { cols: needed, lines, shown };
+}
+
+/** How many heads per line make them as large as possible, and how many of these columns are used. */
+function columns(sizes: number[], { room, tallest, largest }: Wanted): [number, number] {
+  const most = Math.max(1, ...sizes);
+  for (let side = largest; side > 3; side -= 1) {
+    const cols = Math.max(1, Math.floor(room / side));
+    const lines = sizes.reduce((sum, size) => sum + Math.ceil(size / cols), 0);
+    if (lines * side <= tallest) return [cols, Math.min(cols, most)];
+  }
+  const cols = Math.max(1, Math.floor(room / 3));
+  return [cols, Math.min(cols, most)];
+}
+
+/** Split a sorted list into groups between round numbers, keeping its order. */
+function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
+  const values = sorted.map(of).filter((value) => !Number.isNaN(value));
+  const [low, high] = [
+    values.reduce((a, b) => Math.min(a, b), Infinity),
+    values.reduce((a, b) => Math.max(a, b), -Infinity),
+  ];
+  const step = high > low ? niceStep((high - low) / GROUPS) : 0;
+  const found: (Group & { key: number })[] = [];
+  for (const spot of sorted) {
+    const value = of(spot);
+    // The largest value belongs to the group below its edge, not to a group of its own.
+    const place = step > 0 ? Math.floor(value / step + 1e-9) : 0;
+    const key = Number.isNaN(value) ? NaN : value === high && step > 0 && place * step === high ? place - 1 : place;
+    let group = found.at(-1);
+    if (!group || !Object.is(group.key, key)) {
+      const ends = [key * step, (key + 1) * step].map((edge) => tickText(Number(edge.toPrecision(6))));
+      group = { key, label: Number.isNaN(key) ? "–" : step > 0 ? ends.join("–") : tickText(value), spots: [] };
+      found.push(group);
+    }
+    group.spots.push(spot);
+  }
+  return found;
+}
+
+/** The smallest of 1, 2, 5 times a power of ten not below `size`. */
+function niceStep(size: number): number {
+  const power = 10 ** Math.floor(Math.log10(size));
+  return power * ([1, 2, 5].find((m) => m * power >= size * (1 - 1e-9)) ?? 10);
+}
+
+/**
+ * The heads that a text names: "3" is a layer, "3.7" (or 4-8, L3H7) a head, "*.7" head 7 of every layer, separated by
+ * spaces. Null if the text is not of this form.
+ */
+export function headFilter(text: string): ((layer: string, head: string) => boolean) | null {
+  const named: [string, string][] = [];
+  for (const one of text.split(/[\s,;]+/).filter(Boolean)) {
+    const found = /^L?(\*|\d+)(?:[.\-–H](\*|\d+))?$/i.exec(one);
+    if (!found) return null;
+    named.push([found[1] as string, found[2] ?? "*"]);
+  }
+  const fits = (wish: string, is: string): boolean => wish === "*" || wish === is;
+  return (layer, head) => named.length === 0 || named.some(([l, h]) => fits(l, layer) && fits(h, head));
+}

@@ -1,0 +1,244 @@
+/** Controls for ordering and filtering heads: by a statistic that the kernel computes, and by name. */
+
+import { h, on, put } from "../../../dom.ts";
+import { tickText } from "../../../numbers.ts";
+import type { Answers } from "../../../wire/answers.ts";
+import type { GridOptions, Source } from "../../../wire/wire.ts";
+import { createMenu } from "../../base/menu.ts";
+import { headFilter, type Order, type Spot } from "./arrange.ts";
+
+/** The twin of the answers of attnwidgets/views/heads/handlers.py. */
+interface Described {
+  name: string;
+  title: string;
+  definition: string;
+  high: string;
+  refusal: string;
+}
+
+interface Measured {
+  names: string[];
+  heads: number;
+}
+
+export interface Chosen {
+  title: string;
+  /** NaN: the head has none. */
+  of(spot: Spot): number;
+  low: number;
+  high: number;
+}
+
+export interface Controls {
+  elements: HTMLElement[];
+  order(): Order;
+  lowest(): boolean;
+  /** The chosen statistic, once it arrives. */
+  statistic(): Chosen | null;
+  /** Whether a head passes both filters. */
+  keeps(spot: Spot, layer: string, head: string): boolean;
+  /** Everything that the picture depends on, as a text. */
+  state(): string;
+  /** Read the statistics available for a source; request the chosen one. */
+  update(source: Source): void;
+  /** Show how many heads remain. */
+  count(shown: number, all: number): void;
+}
+
+const ORDERS: Record<Order, string> = {
+  layers: "by layer and head",
+  within: "sorted in each layer",
+  all: "sorted over all heads",
+  groups: "in groups of like value",
+};
+const STEPS = 100;
+
+const NOTHING: GridOptions = { sort: "", order: "layers", lowest: false, only: null, heads: "" };
+
+/** Starts with `start`; `changed` is called with what the reader chose, or without it while a slider still moves. */
+export function createControls(
+  signal: AbortSignal,
+  answers: Answers,
+  start: GridOptions = NOTHING,
+  changed: (now?: GridOptions) => void,
+): Controls {
+  let chosen = start.sort;
+  let lowest = start.lowest;
+  /** The threshold from the options, until the slider moves. */
+  let limit = start.only;
+  let source: Source | null = null;
+  let found: Chosen | null = null;
+  let foundFor: unknown = null;
+  let named = headFilter(start.heads);
+  const tell = (): void =>
+    changed({
+      sort: chosen,
+      order: order.value,
+      lowest,
+      only: found && (limit !== null || least.value !== "0") ? edge(found) : limit,
+      heads: names.value,
+    });
+  const menu = createMenu("statistic", signal, (name) => {
+    chosen = name;
+    if (name && order.value === "layers") order.value = "all";
+    least.value = "0";
+    limit = null;
+    if (source) update(source);
+    tell();
+  });
+  const order = h(
+    "select.button",
+    { "aria-label": "order of heads" },
+    ...Object.entries(ORDERS).map(([value, name]) => h("option", { value }, name)),
+  );
+  const direction = h("button.button", { type: "button" });
+  const least = h("input.range", {
+    type: "range",
+    min: "0",
+    max: String(STEPS),
+    value: "0",
+    "aria-label": "threshold",
+  });
+  const bound = h("span.value");
+  const threshold = h("label.field", "only", bound, least);
+  const names = h("input.button.grid-names", {
+    type: "search",
+    "aria-label": "heads by name",
+    placeholder: "3, 3.7, *.0",
+  });
+  const counted = h("span", { role: "status" });
+  const [doing, bar, stop] = [
+    h("span", { role: "status" }),
+    h("progress"),
+    h("button.button", { type: "button" }, "Cancel"),
+  ];
+  const work = h("div.row.work", doing, bar, stop);
+  const line = h("div.line");
+  const row = h(
+    "div.row.grid-controls",
+    menu.field,
+    order,
+    direction,
+    threshold,
+    h("label.field", "heads", names),
+    counted,
+  );
+
+  order.value = start.order;
+  names.value = start.heads;
+  on(order, signal, { change: tell });
+  on(least, signal, {
+    input() {
+      limit = null;
+      changed();
+    },
+    change: tell,
+  });
+  on(names, signal, {
+    input() {
+      named = headFilter(names.value);
+      names.ariaInvalid = String(!named);
+      changed();
+    },
+    change: tell,
+  });
+  on(direction, signal, {
+    click() {
+      lowest = !lowest;
+      limit = null;
+      tell();
+    },
+  });
+  on(stop, signal, { click: () => answers.cancel("head_statistics") });
+
+  /** The threshold that heads must reach (or, lowest first, must not exceed). */
+  const edge = ({ low, high }: Chosen): number => {
+    if (limit !== null) return limit;
+    const share = Number(least.value) / STEPS;
+    return lowest ? high - share * (high - low) : low + share * (high - low);
+  };
+  const passes = (spot: Spot): boolean => {
+    if (!found || (limit === null && least.value === "0")) return true;
+    const value = found.of(spot);
+    const slack = 1e-6 * (found.high - found.low);
+    return lowest ? value <= edge(found) + slack : value >= edge(found) - slack;
+  };
+
+  const update = (shown: Source): void => {
+    source = shown;
+    const args = { source: shown.id };
+    const offered = answers.get<Described[]>("statistics", args)?.meta ?? [];
+    const one = offered.find(({ name, refusal }) => name === chosen && !refusal);
+    row.hidden = offered.length === 0;
+    menu.offer(
+      [
+        { value: "", label: "no statistic", note: "heads stand by layer" },
+        ...offered.map(({ name, title, definition, refusal }) => ({
+          value: name,
+          label: title,
+          note: refusal || definition,
+          off: Boolean(refusal),
+        })),
+      ],
+      one?.name ?? "",
+    );
+    const told = one && answers.get<Measured>("head_statistics", args);
+    const at = told ? told.meta.names.indexOf(chosen) : -1;
+    if (!told || at < 0) [found, foundFor] = [null, null];
+    else if (foundFor !== `${shown.id} ${chosen}`) {
+      foundFor = `${shown.id} ${chosen}`;
+      const { heads } = told.meta;
+      const bytes = told.buffers[0] as DataView;
+      const size = shown.layers.length * heads;
+      const start = bytes.byteOffset + 4 * at * size;
+      const values = new Float32Array(bytes.buffer.slice(start, start + 4 * size));
+      const [low, high] = [
+        values.reduce((a, b) => (b < a ? b : a), Infinity),
+        values.reduce((a, b) => (b > a ? b : a), -Infinity),
+      ];
+      found = { title: one?.title ?? "", of: ({ layer, head }) => values[layer * heads + head] ?? NaN, low, high };
+      if (limit !== null && high > low) {
+        const share = (lowest ? high - limit : limit - low) / (high - low);
+        least.value = String(Math.round(STEPS * Math.max(0, Math.min(1, share))));
+      }
+    }
+    const job = one && answers.job("head_statistics");
+    work.hidden = !job;
+    put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
+    bar.hidden = !job?.total;
+    bar.max = job?.total ?? 1;
+    bar.value = job?.done ?? 0;
+    const why = one && answers.failure("head_statistics", args);
+    const { low = 1, high = 0 } = found ?? {};
+    const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has it.";
+    const ends = found ? ` ${bars}` : "";
+    put(line, why ? `${one.title}: ${why}` : one ? `${one.title}: ${one.definition} High: ${one.high}.${ends}` : "");
+    for (const el of [order, direction]) el.hidden = !found;
+    threshold.hidden = !found || !(found.high > found.low);
+  };
+
+  return {
+    elements: [row, work, line],
+    order: () => order.value as Order,
+    lowest: () => lowest,
+    statistic: () => found,
+    keeps: (spot, layer, head) => passes(spot) && (named?.(layer, head) ?? true),
+    state: () => [chosen, found !== null, order.value, lowest, least.value, limit, names.value].join("|"),
+    update,
+    count(shown, all) {
+      put(direction, lowest ? "lowest first" : "highest first");
+      direction.ariaPressed = String(lowest);
+      const limit = found ? `${lowest ? "≤" : "≥"} ${tickText(edge(found))}` : "";
+      put(bound, limit);
+      least.ariaValueText = limit;
+      put(
+        counted,
+        named
+          ? shown < all
+            ? `${shown} of ${all}`
+            : ""
+          : "write 3 for a layer, 3.7 for a head, *.7 for head 7 of all",
+      );
+    },
+  };
+}

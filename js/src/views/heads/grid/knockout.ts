@@ -1,0 +1,74 @@
+/** Heads of a grid that are knocked out: by `k` or a right click, and crossed out. */
+
+import type { ViewContext } from "../../../context.ts";
+import { fill, h, on, place } from "../../../dom.ts";
+import type { Answers } from "../../../wire/answers.ts";
+import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.ts";
+import type { Spot } from "./arrange.ts";
+
+export interface Knockout {
+  /** Cross out the knocked-out heads; `places` are lines and columns by "layer head". */
+  show(places: ReadonlyMap<string, readonly [number, number]>, side: number): void;
+  /** The note for a head: " · knocked out". */
+  words(at: Spot | null): string;
+}
+
+/** `spotted` returns the current head; `said` is called when there is a new message. */
+export function createKnockout(
+  ctx: ViewContext,
+  plot: HTMLElement,
+  answers: Answers,
+  signal: AbortSignal,
+  spotted: () => Spot | null,
+  said: () => void,
+): Knockout {
+  const crosses = h("div", { "aria-hidden": "true" });
+  let drawn = "";
+  let refusal = "";
+  const act = (): void => {
+    const source = ctx.source();
+    const at = spotted();
+    if (!at || !source.heads || source.kind !== "map") return;
+    const told = answers.get<{ refusal: string }>("interventions");
+    refusal = told?.meta.refusal ?? answers.failure("interventions") ?? "";
+    if (!refusal) knock(ctx, source.stack, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
+    said();
+  };
+  plot.append(crosses);
+  plot.dataset.awKeys += ` · ${KNOCKS}`;
+  onK(plot, signal, act);
+  on(plot, signal, {
+    contextmenu(event) {
+      event.preventDefault();
+      act();
+    },
+  });
+  return {
+    show(places, side) {
+      answers.get("interventions"); // fetched early, so that it is there when needed
+      const source = ctx.source();
+      const spots = specsOf(ctx).flatMap((spec) => {
+        if (spec.kind !== "ablate" || spec.stack !== source.stack || source.kind !== "map") return [];
+        const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
+        return at ? [at] : [];
+      });
+      const look = `${spots.join(" ")}|${side}`;
+      if (look === drawn) return;
+      drawn = look;
+      fill(
+        crosses,
+        ...spots.map(([row, col]) => {
+          const cross = h("div.spot.grid-out");
+          place(cross, col * side, row * side, side, side);
+          return cross;
+        }),
+      );
+    },
+    words(at) {
+      const { stack, layers, heads } = ctx.source();
+      if (!at || !heads) return "";
+      if (refusal) return ` · cannot be knocked out: ${refusal}`;
+      return ablated(ctx, stack, layers[at.layer] as number, heads[at.head] as number) ? " · knocked out" : "";
+    },
+  };
+}

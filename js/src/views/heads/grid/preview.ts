@@ -1,0 +1,76 @@
+/** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it arrives. */
+import { lut } from "../../../colour.ts";
+import type { ViewContext } from "../../../context.ts";
+import { atEnd, flag, h, put, setSizes } from "../../../dom.ts";
+import { maxPool, paintCells } from "../../maps/paint.ts";
+import type { Spot } from "./arrange.ts";
+import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
+
+/** Milliseconds after which the pointer counts as resting on a head. */
+const RESTS_MS = 120;
+
+export interface Preview {
+  element: HTMLElement;
+  show(atlas: Atlas, spot: Spot | null, side: number, words: string): void;
+}
+
+export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
+  const canvas = h("canvas.cells");
+  const picture = h("div.grid-large", canvas);
+  const caption = h("div.line");
+  const element = h("div.grid-preview", { "aria-hidden": "true" }, picture, caption);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let painted = "";
+  let asked = "";
+  atEnd(signal, () => clearTimeout(timer));
+
+  return {
+    element,
+    show(atlas, spot, side, words) {
+      const { source, sheet, map, mode } = atlas;
+      put(caption, words);
+      element.hidden = !spot;
+      if (!spot) return;
+      const layer = source.layers[spot.layer] as number;
+      const head = source.heads ? (source.heads[spot.head] as number) : "-";
+      const tile = ctx.tiles.get(source.id, layer, head);
+      const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common].join();
+      const place = [source.id, layer, head].join();
+      if (!tile && asked !== place && source.computed?.includes(layer) !== false) {
+        clearTimeout(timer);
+        asked = place;
+        timer = setTimeout(() => ctx.tiles.request(source.id, layer, head, "preview"), RESTS_MS);
+      }
+      if (name === painted) return;
+      painted = name;
+      setSizes(element, { large: side });
+      const { meta, codes } = sheet;
+      const sized = ({ rows, cols }: { rows: number; cols: number }) => ({
+        rows,
+        cols,
+        causal: source.causal && rows === cols,
+      });
+      const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
+      if (!tile && start === undefined) return;
+      const whole = tile
+        ? { codes: tile.codes, start: 0, ...sized(tile.meta) }
+        : { codes, start: start as number, ...sized(meta) };
+      const matrix = maxPool(whole, Math.max(1, Math.ceil(Math.max(whole.rows, whole.cols) / (2 * side))));
+      const top = atlas.common ?? tile?.peak() ?? 0;
+      const table = tile
+        ? lut(map, {
+            ...tile.meta,
+            range: [source.signed ? -top : 0, top],
+            mode,
+            signed: tile.meta.codec === "i8",
+          })
+        : tableOf(atlas, spot);
+      const image = new ImageData(matrix.cols, matrix.rows);
+      paintCells(new Uint32Array(image.data.buffer), matrix, table);
+      [canvas.width, canvas.height] = [image.width, image.height];
+      canvas.getContext("2d")?.putImageData(image, 0, 0);
+      picture.style.aspectRatio = `${matrix.cols} / ${matrix.rows}`;
+      flag(picture, "data-causal", whole.causal);
+    },
+  };
+}

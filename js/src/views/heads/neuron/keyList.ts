@@ -1,0 +1,237 @@
+/**
+ * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
+ */
+import { flag, h, on, put, shortLabel } from "../../../dom.ts";
+import { textWidth } from "../../maps/labels.ts";
+import { type Ink, shadeOf, sharp } from "./ink.ts";
+import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
+
+const LINE = 22;
+/** More rows scroll; the half row hints at more below. */
+const MOST = 16;
+const TALLEST = 13.5 * LINE;
+/** Width in px of the numbers at the right. */
+const VALUES = 64;
+/** Longer names are cut to this width. */
+const MEASURED = 256;
+/** Scores share one scale, so that cap, bias and mask are visible; the dot product and the weights have their own. */
+const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
+
+export interface KeyList {
+  list: HTMLElement;
+  show(state: KeyState): void;
+  /** `grown` (0 to 1): progress of the bars from the previous step. */
+  draw(grown: number): void;
+  /** Mark the hovered key; -1: none. */
+  point(key: number): void;
+  /** Remember the current bars: those of the next step grow out of them. */
+  leave(): void;
+  reveal(key: number): void;
+  /** The key at a position on the page, or -1. */
+  keyAt(event: MouseEvent): number;
+}
+
+export interface KeyState {
+  row: Row;
+  step: Step;
+  labels: readonly string[];
+  special: readonly number[];
+  /** Keys in display order. */
+  order: ArrayLike<number>;
+  key: number;
+  width: number;
+  ink: Ink;
+}
+
+/** Start and length of every key's bar, as shares of the width. */
+interface Bars {
+  zero: number;
+  lengths: Float32Array;
+}
+
+function barsOf({ by, count }: Row, step: Step): Bars | null {
+  const values = by[step];
+  if (!values) return null;
+  const lengths = new Float32Array(count);
+  const scaled = SCORES.includes(step) ? SCORES.filter((name) => by[name]) : [step];
+  let [low, high] = [0, 0];
+  for (const name of scaled) {
+    for (const value of by[name] ?? []) {
+      if (value > high) high = value;
+      if (value < low && value !== -Infinity) low = value;
+    }
+  }
+  const span = high - low || 1;
+  for (const [i, value] of values.entries()) lengths[i] = value === -Infinity ? NaN : value / span;
+  return { zero: -low / span, lengths };
+}
+
+/** Largest magnitude among the numbers of all keys. */
+function largestOf({ q, k, dim }: Row, step: Step): number {
+  let most = 1e-30;
+  for (let i = 0; i < k.length; i += 1) {
+    const size = Math.abs((k[i] as number) * (step === "product" ? (q[i % dim] as number) : 1));
+    if (size > most) most = size;
+  }
+  return most;
+}
+
+export function createKeyList(signal: AbortSignal): KeyList {
+  const canvas = h("canvas.neuron-bars");
+  const space = h("div.neuron-space");
+  const list = h(
+    "div.neuron-keys",
+    { tabindex: "0", role: "application", "aria-roledescription": "keys of the row" },
+    canvas,
+    space,
+  );
+  const pool: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
+  let now: KeyState | null = null;
+  let before: Bars | null = null;
+  let shown: Bars | null = null;
+  const strips = h("canvas");
+  /** Largest magnitude of a strip. */
+  let top = 1;
+  let [tall, grownTo, begins, hovered] = [0, 1, 0, -1];
+  let [names, measured] = [0, ""];
+
+  const rowFor = (i: number): (typeof pool)[number] => {
+    let found = pool[i];
+    if (!found) {
+      const [name, value] = [h("bdi.neuron-name"), h("span.neuron-value")];
+      found = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
+      pool.push(found);
+      space.append(found.line);
+    }
+    return found;
+  };
+
+  /** The numbers of the visible keys as an image, one pixel each. */
+  const strip = ({ row, step, ink, order }: KeyState, first: number, last: number): HTMLCanvasElement | null => {
+    const pen = strips.getContext("2d");
+    if (!pen || last <= first) return null;
+    [strips.width, strips.height] = [row.dim, last - first];
+    const image = new ImageData(row.dim, last - first);
+    for (let place = first; place < last; place += 1) {
+      for (const [i, value] of vectorOf(row, step, order[place] as number).entries()) {
+        const [at, shade] = [4 * ((place - first) * row.dim + i), shadeOf(value / top)];
+        for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
+        image.data[at + 3] = 255;
+      }
+    }
+    pen.putImageData(image, 0, 0);
+    return strips;
+  };
+
+  const draw = (grown: number): void => {
+    if (!now || now.width <= 0) return;
+    grownTo = grown;
+    const { row, step, labels, special, order, key, width, ink } = now;
+    const first = Math.max(0, Math.floor(list.scrollTop / LINE));
+    const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
+    const pen = sharp(canvas, width, tall);
+    const left = names;
+    const room = Math.max(1, width - left - VALUES - 8);
+    const isStrip = step === "vectors" || step === "product";
+    const image = isStrip ? strip(now, first, last) : null;
+    if (pen) pen.imageSmoothingEnabled = false;
+    begins = first;
+    for (let place = first; place < last; place += 1) {
+      const at = order[place] as number;
+      const { line, name, value } = rowFor(place - first);
+      line.hidden = false;
+      line.style.top = `${place * LINE}px`;
+      name.style.width = `${left}px`;
+      const label = shortLabel(labels[at] ?? "");
+      if (put(name, label)) name.title = label;
+      flag(name, "data-special", Boolean(special[at]));
+      flag(line, "data-chosen", at === key);
+      flag(line, "data-hovered", at === hovered);
+      const number = numberOf(row, step, at);
+      put(value, isStrip ? "" : number === -Infinity ? "masked" : exact(number));
+      if (!pen) continue;
+      const y = place * LINE - list.scrollTop;
+      const x = left + 8;
+      if (image) pen.drawImage(image, 0, place - first, row.dim, 1, x, y + 3, room, LINE - 6);
+      else bar(pen, at, x, y, room, grown, ink);
+    }
+    for (let i = last - first; i < pool.length; i += 1) (pool[i] as (typeof pool)[number]).line.hidden = true;
+  };
+
+  const bar = (
+    pen: CanvasRenderingContext2D,
+    key: number,
+    x: number,
+    y: number,
+    room: number,
+    grown: number,
+    ink: Ink,
+  ): void => {
+    if (!shown) return;
+    const mix = (from: number, to: number): number => from + (to - from) * grown;
+    const length = shown.lengths[key] as number;
+    const masked = Number.isNaN(length);
+    const zero = x + room * mix(before?.zero ?? shown.zero, shown.zero);
+    const long = room * mix(before?.lengths[key] || 0, masked ? 0 : length);
+    const isShare = now?.step === "softmax";
+    pen.fillStyle = isShare ? ink.share : long < 0 ? ink.negative : ink.positive;
+    pen.fillRect(Math.min(zero, zero + long), y + 4, Math.abs(long), LINE - 8);
+    pen.fillStyle = ink.line;
+    pen.fillRect(zero - 0.5, y, 1, LINE);
+    if (!masked) return;
+    // Masked keys are not zeros.
+    pen.strokeStyle = ink.line;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    for (let at = 0; at < room; at += 7) {
+      pen.moveTo(x + at, y + LINE - 5);
+      pen.lineTo(x + at + 5, y + 5);
+    }
+    pen.stroke();
+  };
+
+  on(list, signal, { scroll: () => draw(grownTo) });
+  return {
+    list,
+    draw,
+    show(state) {
+      if (state.row !== now?.row || state.step !== now.step) {
+        shown = barsOf(state.row, state.step);
+        if (!shown) top = largestOf(state.row, state.step);
+      }
+      now = state;
+      tall = state.row.count > MOST ? TALLEST : state.row.count * LINE;
+      list.style.maxHeight = `${tall}px`;
+      const { labels, width } = state;
+      if (measured !== `${width} ${labels.length} ${labels[0]}`) {
+        measured = `${width} ${labels.length} ${labels[0]}`;
+        const { fontFamily } = getComputedStyle(list);
+        const most = Math.min(140, Math.round(width * 0.32));
+        const widths = labels.slice(0, MEASURED).map((label) => textWidth(shortLabel(label), `600 13px ${fontFamily}`));
+        names = Math.min(most, Math.ceil(Math.max(24, ...widths)) + 9);
+      }
+      canvas.style.marginBottom = `${-tall}px`;
+      space.style.height = `${state.row.count * LINE}px`;
+    },
+    point(key) {
+      hovered = key;
+      for (const [i, { line }] of pool.entries()) flag(line, "data-hovered", now?.order[begins + i] === key);
+    },
+    leave() {
+      before = shown;
+    },
+    reveal(key) {
+      if (!now) return;
+      let place = 0;
+      while (place < now.row.count && now.order[place] !== key) place += 1;
+      const top = place * LINE;
+      if (top < list.scrollTop) list.scrollTop = top;
+      else if (top + LINE > list.scrollTop + tall) list.scrollTop = top + LINE - tall;
+    },
+    keyAt(event) {
+      if (!now) return -1;
+      const place = Math.floor((event.clientY - list.getBoundingClientRect().top + list.scrollTop) / LINE);
+      return place >= 0 && place < now.row.count ? (now.order[place] as number) : -1;
+    },
+  };
+}

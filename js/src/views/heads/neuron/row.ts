@@ -1,0 +1,124 @@
+/** One row of attention as answered by Python: q, every k, and each step's result for every key. */
+
+import { printed } from "../../../numbers.ts";
+import type { Answers } from "../../../wire/answers.ts";
+import type { Answer } from "../../../wire/embeddedAnswers.ts";
+
+export type Step = "vectors" | "product" | "dot" | "scaled" | "capped" | "biased" | "masked" | "softmax";
+
+/** The twin of `NeuronView._row`. */
+interface RowMeta {
+  dim: number;
+  kvHead: number;
+  scaling: number;
+  softcap: number | null;
+  series: string[];
+  dtype: string;
+}
+
+export interface Place {
+  stack: string;
+  layer: number;
+  head: number;
+  query: number;
+}
+
+export interface Row extends RowMeta {
+  q: Float32Array;
+  /** [key, dim], row-major. */
+  k: Float32Array;
+  count: number;
+  /** One number per key, by step; "recorded" is the model's own weight. */
+  by: Record<string, Float32Array>;
+  /** The available steps, in order. */
+  steps: Step[];
+}
+
+const floats = (view: DataView | undefined): Float32Array =>
+  view ? new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength)) : new Float32Array();
+
+const rows = new WeakMap<Answer<RowMeta>, Row>();
+
+/** The row, if it and its keys are here; otherwise they are requested. */
+export function rowAt(answers: Answers, { stack, layer, head, query }: Place): Row | string | undefined {
+  const asked = { stack, layer, head, query };
+  const answer = answers.get<RowMeta>("attention_row", asked);
+  if (!answer) return answers.failure("attention_row", asked);
+  const known = rows.get(answer);
+  if (known) return known;
+  const { meta, buffers } = answer;
+  const keys = { stack, layer, head: meta.kvHead };
+  const told = answers.get<{ keys: number }>("attention_keys", keys);
+  if (!told) return answers.failure("attention_keys", keys);
+  const by = Object.fromEntries(meta.series.map((name, i) => [name, floats(buffers[i + 1])]));
+  const steps = ["vectors", "product", ...meta.series.filter((name) => name !== "recorded")] as Step[];
+  const row: Row = { ...meta, q: floats(buffers[0]), k: floats(told.buffers[0]), count: told.meta.keys, by, steps };
+  rows.set(answer, row);
+  return row;
+}
+
+/** A step's result for a key; NaN if it is not a number. */
+export const numberOf = (row: Row, step: string, key: number): number => row.by[step]?.[key] ?? NaN;
+
+/** The vector k of a key, or its product with q. */
+export function vectorOf(row: Row, step: Step, key: number): Float32Array {
+  const { q, dim } = row;
+  const k = row.k.subarray(key * dim, (key + 1) * dim);
+  return step === "vectors" ? k : k.map((value, i) => value * (q[i] as number));
+}
+
+/** The key with the largest weight. */
+export function strongest({ by }: Row): number {
+  const shares = by.recorded ?? [];
+  let best = 0;
+  for (let i = 1; i < shares.length; i += 1) if ((shares[i] as number) > (shares[best] as number)) best = i;
+  return best;
+}
+
+export const exact = (value: number): string => (value === -Infinity ? "−∞" : printed(value, true));
+
+/** A number after an operator: "− 0.5". */
+const plus = (value: number): string => `${value < 0 ? "−" : "+"} ${exact(Math.abs(value))}`;
+
+/** A step for one key, as a formula or a sentence. */
+export function wordsOf(row: Row, step: Step, key: number): string {
+  const { dim, scaling, softcap, by, count } = row;
+  const at = (name: string): number => numberOf(row, name, key);
+  const masked = by.masked?.reduce((sum, value) => sum + Number(value === -Infinity), 0) ?? 0;
+  switch (step) {
+    case "vectors":
+      return `q and k: ${dim} numbers each, as the model compares them (after any rotary embedding).`;
+    case "product": {
+      const positive = vectorOf(row, step, key).reduce((sum, value) => sum + Number(value > 0), 0);
+      return `q × k, number by number: ${positive} of ${dim} products speak for this key, ${dim - positive} do not.`;
+    }
+    case "dot":
+      return `q · k = the sum of the ${dim} products = ${exact(at("dot"))}`;
+    case "scaled": {
+      if (scaling === 1) return "× 1: this model does not scale its scores.";
+      const root = Math.abs(scaling * Math.sqrt(dim) - 1) < 1e-6 ? ` (1 / √${dim})` : "";
+      return `${exact(at("dot"))} × ${exact(scaling)}${root} = ${exact(at("scaled"))}`;
+    }
+    case "capped":
+      return `${exact(softcap ?? 0)} · tanh(${exact(at("scaled"))} / ${exact(softcap ?? 0)}) = ${exact(at("capped"))}`;
+    case "biased": {
+      const before = at(by.capped ? "capped" : "scaled");
+      return `${exact(before)} ${plus(at("biased") - before)} (by position) = ${exact(at("biased"))}`;
+    }
+    case "masked":
+      if (masked === 0) return `Nothing is masked: this query may read all ${count} keys.`;
+      return `This query may read ${count - masked} of ${count} keys${at("masked") === -Infinity ? ", and not this one: −∞" : ""}.`;
+    case "softmax": {
+      const scores = by.masked ?? new Float32Array();
+      const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+      const sum = scores.reduce((total, score) => total + Math.exp(score - most), 0);
+      const own = at("masked");
+      const power = own === -Infinity ? "e^−∞" : `e^(${exact(own)} ${plus(-most)})`;
+      const share = `${power} / its sum over keys = ${exact(Math.exp(own - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
+      const recorded = at("recorded");
+      const same = exact(recorded) === exact(at("softmax"));
+      const model = same ? "as recorded" : `recorded ${exact(recorded)}: the model computes in ${row.dtype}`;
+      return `${share}, ${model}. ${exact(most)} is the largest score of the row.`;
+    }
+  }
+}

@@ -1,0 +1,49 @@
+/** The overlays of a heatmap: hovered row and column, pinned cell, outlined cells. Moved, never rebuilt. */
+import { fill, h, place } from "../../dom.ts";
+import type { Cell } from "../../wire/wire.ts";
+import type { Size } from "./size.ts";
+
+/** The largest number of outlined cells: each is a DOM node. */
+const MOST_MARKS = 400;
+
+export interface Crosshair {
+  elements: HTMLElement[];
+  /** Move all overlays; an index of -1 leaves that direction open. */
+  move(size: Size, hover: Cell | null, pinned: Cell | null): void;
+  /** Outline the cells of `ViewOptions.marks`. */
+  mark(size: Size, marks: readonly (number | [number, number])[]): void;
+}
+
+export function createCrosshair(): Crosshair {
+  const marks = h("div.marks");
+  const pinRow = h("div.band.band-pin");
+  const [row, col] = [h("div.band"), h("div.band")];
+  const [pin, cursor] = [h("div.cursor.pin"), h("div.cursor")];
+
+  const cell = (el: HTMLElement, { cellWidth, cellHeight }: Size, query = -1, key = -1): void =>
+    place(el, key * cellWidth, query * cellHeight, cellWidth, cellHeight);
+  const rowBand = (el: HTMLElement, size: Size, query = -1): void =>
+    place(el, 0, query * size.cellHeight, size.width, size.cellHeight);
+
+  return {
+    elements: [marks, pinRow, row, col, pin, cursor],
+    move(size, hover, pinned) {
+      rowBand(row, size, hover?.query);
+      rowBand(pinRow, size, pinned && pinned.key < 0 ? pinned.query : -1);
+      place(col, (hover?.key ?? -1) * size.cellWidth, 0, size.cellWidth, size.height);
+      cell(cursor, size, hover?.query, hover?.key);
+      cell(pin, size, pinned?.query, pinned?.key);
+    },
+    mark(size, wanted) {
+      const cells = wanted.filter((m): m is [number, number] => Array.isArray(m)).slice(0, MOST_MARKS);
+      fill(
+        marks,
+        ...cells.map(([query, key]) => {
+          const el = h("div.mark");
+          cell(el, size, query, key);
+          return el;
+        }),
+      );
+    },
+  };
+}

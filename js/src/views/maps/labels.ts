@@ -1,0 +1,86 @@
+/** Labels beside a matrix: as many as fit, and always the hovered one. Never more nodes than fit. */
+import { assign, dress, fill, flag, h, put, shortLabel, thinned } from "../../dom.ts";
+
+const LINE = 14; // height in px that a label needs
+
+let ruler: CanvasRenderingContext2D | null | undefined;
+
+/** Width of a text in a font, in px. */
+export function textWidth(text: string, font: string): number {
+  ruler ??= h("canvas").getContext("2d");
+  if (!ruler) return 7 * text.length;
+  ruler.font = font;
+  return ruler.measureText(text).width;
+}
+
+/** The room in px for the labels of an axis that fit at `cell` px per cell; names longer than `most` px are cut. */
+export function labelRoom(labels: readonly string[], cell: number, font: string, most: number): number {
+  const widths = fitting(labels.length, cell).map((i) => textWidth(shortLabel(labels[i] ?? ""), font));
+  return Math.min(most, Math.ceil(Math.max(0, ...widths)) + 8);
+}
+
+/** Indices of the labels shown at `cell` px per cell. */
+function fitting(count: number, cell: number): number[] {
+  return thinned(count, cell, LINE);
+}
+
+export interface LabelLayout {
+  labels: readonly string[];
+  special: readonly number[];
+  /** px of one cell along the axis. */
+  cell: number;
+  room: number;
+}
+
+export interface AxisLabels {
+  element: HTMLElement;
+  layout(layout: LabelLayout): void;
+  /** Whether a top axis lies flat, because its cells are wide enough. */
+  flat(): boolean;
+  /** Show the labels of the hovered and the pinned element over their neighbours. */
+  mark(hovered: number | undefined, pinned: number | undefined): void;
+}
+
+/** Labels along one side: "left" downwards; "top" rotated unless the cells are wide enough for flat labels. */
+export function createLabels(side: "left" | "top"): AxisLabels {
+  const element = h(`div.labs.labs-${side}`, { "aria-hidden": "true" });
+  const hover = h("span.lab.lab-over");
+  const pin = h("span.lab.lab-over.lab-pin");
+  let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
+  let flat = false;
+
+  const show = (span: HTMLElement, i = -1): HTMLElement => {
+    const { labels, special, cell, room } = now;
+    const hidden = i < 0 || i >= labels.length;
+    assign(span, { hidden });
+    if (hidden) return span;
+    const text = shortLabel(labels[i] ?? "");
+    if (put(span, text)) span.title = text;
+    flag(span, "data-special", Boolean(special[i]));
+    const upright = side === "left";
+    const at = `${flat ? i * cell : (i + 0.5) * cell - LINE / 2}px`;
+    const most = flat ? "" : `${room - 3}px`; // the style sheet keeps 3 px free beside the cells
+    dress(span, {
+      [upright ? "top" : "left"]: at,
+      [upright ? "max-width" : "max-height"]: most,
+      width: flat ? `${cell}px` : "",
+    });
+    return span;
+  };
+
+  return {
+    element,
+    flat: () => flat,
+    layout(layout) {
+      now = layout;
+      flat = side === "top" && layout.room <= layout.cell + 2;
+      flag(element, "data-flat", flat);
+      const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
+      fill(element, ...spans, show(pin), show(hover));
+    },
+    mark(hovered, pinned) {
+      show(hover, hovered);
+      show(pin, pinned);
+    },
+  };
+}

@@ -1,0 +1,265 @@
+/**
+ * The model's predictions: its most probable tokens or classes as bars from 0 to 1, at any temperature, top k and top
+ * p; continuations; and how unexpected the text was. If a method can explain a chosen outcome, a click makes an outcome
+ * the target, Shift-click the foil.
+ */
+
+import { fill, h, keyboard, on, put, shortLabel } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { doublesOf } from "../../wire/buffers.ts";
+import { keyWithTargets, methodWithTargets } from "../../wire/keys.ts";
+import type { Outcome } from "../../wire/wire.ts";
+import { showMethod, shownTargets } from "../base/methodChoice.ts";
+import { only, view } from "../base/view.ts";
+import { createContinuations } from "./predictions/continuations.ts";
+import { type Drawing, drawn, type Logits } from "./predictions/decoding.ts";
+import { percent } from "./predictions/percent.ts";
+import { createSurprisal } from "./predictions/surprisal.ts";
+
+/** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
+export interface Told {
+  title: string;
+  ids: number[];
+  labels: string[];
+  count: number;
+  multiple: boolean;
+  temperatures: number[];
+  actual: { id: number; label: string; logit: number; before: number } | null;
+}
+
+const FEW = 10;
+const MORE = 40;
+
+export const renderPredictions = view((ctx, root, signal) => {
+  const alone = !root.classList.contains("aw-panel");
+  const answers = createAnswers(ctx, signal, () => draw());
+  const [title, said, list, kept, help] = [
+    h("b.title"),
+    h("div.line"),
+    h("ol.predictions"),
+    h("div.line"),
+    h("div.line"),
+  ];
+  const back = h("button.button", { type: "button" }, "back to the next token");
+  const more = h("button.button", { type: "button" });
+  const slider = (name: string, min: string, max: string, step: string, value: string): HTMLInputElement =>
+    h("input.range", { type: "range", "aria-label": name, min, max, step, value });
+  const temperature = slider("temperature", "0", "2", "0.05", "1");
+  const topP = slider("top p", "0.05", "1", "0.05", "1");
+  const topK = h("input.button.small", {
+    type: "number",
+    min: "1",
+    step: "1",
+    placeholder: "all",
+    "aria-label": "top k",
+  });
+  const [warmth, share] = [h("output"), h("output")];
+  const cuts = h("span.row", h("label.field", "top k", topK), h("label.field", "top p", topP, share));
+  const controls = h("div.row", h("label.field", "temperature", temperature, warmth), cuts);
+  /** The predicted token; null: the next one. */
+  let position: number | null = null;
+  let most = FEW;
+  let shown: Outcome[] = [];
+  let look = "";
+
+  const drawing = (): Drawing => ({
+    temperature: Number(temperature.value),
+    topK: Math.max(0, Math.round(Number(topK.value) || 0)),
+    topP: Number(topP.value),
+  });
+  const continuations = createContinuations(ctx, answers, signal, drawing);
+  const surprisal = createSurprisal(ctx, answers, signal, alone, (index) => {
+    position = index === position ? null : index;
+    draw();
+    return position;
+  });
+  root.classList.add("aw-predicts");
+  root.role = "group";
+  const heading = h("div.row", title, back);
+  const change = h("div");
+  const recorded = h("div.line");
+  fill(
+    root,
+    heading,
+    change,
+    recorded,
+    said,
+    controls,
+    list,
+    kept,
+    more,
+    help,
+    continuations.element,
+    surprisal.element,
+  );
+
+  ctx.views.ChangedPrediction?.(ctx, change);
+
+  const draw = (): void => {
+    const header = ctx.header();
+    const { title: named, items } = header.predictions;
+    const next = named === "next token";
+    const specs = ctx.selection.get("interventions") ?? [];
+    root.hidden = items.length === 0 && !alone && specs.length === 0;
+    put(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as it was recorded." : "");
+    if (items.length === 0) {
+      put(title, specs.length > 0 ? "what the model then says" : "predictions");
+      put(help, "The model of this trace predicts neither tokens nor classes here.");
+    }
+    for (const part of [controls, list, kept, back]) part.hidden = items.length === 0;
+    const args = position === null ? {} : { position };
+    const told = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
+    const failure = answers.failure("outcomes", args) ?? "";
+    more.hidden = (told?.meta.ids.length ?? items.length) <= FEW;
+    // Until the answer arrives, the predictions of the header.
+    if (told || position === null) rows(told?.meta ?? null, told?.buffers ?? []);
+    put(said, position === null ? "" : failure);
+    back.hidden = position === null;
+    controls.hidden ||= !told || told.meta.multiple;
+    cuts.hidden = !told?.meta.title || told.meta.title === "class";
+    put(warmth, drawing().temperature ? String(drawing().temperature) : "0: the most probable");
+    put(share, topP.value);
+    temperature.ariaValueText = warmth.textContent;
+    point();
+    continuations.show(next);
+    surprisal.show(next, position);
+  };
+
+  /** Bars. */
+  const rows = (told: Told | null, buffers: readonly DataView[]): void => {
+    const { title: named, items } = ctx.header().predictions;
+    const chosen = drawing();
+    const asks = methodWithTargets(ctx.header());
+    const name = JSON.stringify([told ?? items, chosen, most, !asks, position]);
+    if (name === look) return;
+    look = name;
+    list.ariaLabel = told?.title ?? named;
+    put(title, (told?.title ?? named) || "predictions");
+    const [logits, others] = buffers;
+    let probabilities: ArrayLike<number> = items.map(({ probability }) => probability);
+    shown = items;
+    put(kept, "");
+    if (told && logits && others) {
+      const numbers = Float32Array.from({ length: told.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
+      const rest = doublesOf(others);
+      shown = told.ids.map((id, i) => ({ id, label: told.labels[i] as string }));
+      if (told.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
+      else {
+        const all: Logits = { largest: numbers, rest, temperatures: told.temperatures, count: told.count };
+        const found = drawn(all, chosen);
+        probabilities = found.probabilities;
+        put(kept, keptWords(found, told, most));
+      }
+      const { actual } = told;
+      const rank = actual
+        ? `the text has “${shortLabel(actual.label, 40)}”: number ${actual.before + 1} of ${told.count}`
+        : "";
+      if (rank) put(title, `${told.title}: ${rank}`);
+    }
+    shown = shown.slice(0, most);
+    put(more, most === FEW ? `show ${Math.min(MORE, told?.ids.length ?? items.length)}` : `show ${FEW}`);
+    fill(
+      list,
+      ...shown.map(({ label }, i) => {
+        const probability = probabilities[i] as number;
+        const bar = h("span");
+        bar.hidden = !probability;
+        bar.style.width = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
+        const text = shortLabel(label, 60);
+        const token = h("bdi.token", { title: text }, text);
+        // Only the next token can be a target.
+        const target =
+          asks && position === null ? h("button.button.outcome", { type: "button" }, token, h("b")) : token;
+        return h("li", target, h("span.bar", bar), h("span.value", probability ? percent(probability) : "–"));
+      }),
+    );
+  };
+
+  /** Mark target and foil, and show how to choose them. */
+  const point = (): void => {
+    const header = ctx.header();
+    const asks = methodWithTargets(header);
+    if (header.predictions.items.length === 0) return;
+    put(help, "");
+    if (!asks || position !== null) return;
+    const [target, foil] = shownTargets(ctx);
+    shown.forEach(({ id }, i) => {
+      const role = id === target?.id ? "target" : id === foil?.id ? "foil" : "";
+      const button = list.children[i]?.firstElementChild;
+      button?.setAttribute("aria-pressed", String(Boolean(role)));
+      if (button?.lastElementChild) put(button.lastElementChild, role);
+    });
+    const now = methodWithTargets(header, ctx.source().method)
+      ? ""
+      : ` Then choose a method that explains it, such as ${asks.title}.`;
+    put(help, `Click: explain it (target). Shift-click or Shift+Enter: rather than it (foil).${now}`);
+  };
+
+  /** Make an outcome the target or the foil, or clear it if it already is. */
+  const choose = (element: EventTarget | null, asFoil: boolean): void => {
+    const header = ctx.header();
+    const at = [...list.children].findIndex((item) => item.firstElementChild?.contains(element as Node));
+    const item = shown[at];
+    if (!item || !methodWithTargets(header) || position !== null) return;
+    const same = (other: { id: number } | null): boolean => other?.id === item.id;
+    const outcome = { id: item.id, label: item.label };
+    let [target, foil] = shownTargets(ctx);
+    if (asFoil) {
+      foil = same(foil) ? null : outcome;
+      // With a foil alone, the top prediction is the target.
+      if (foil && (!target || same(target))) target = header.predictions.items.find((other) => !same(other)) ?? null;
+    } else {
+      target = same(target) ? null : outcome;
+      if (same(foil) || !target) foil = null;
+    }
+    const { method } = ctx.source();
+    showMethod(ctx, methodWithTargets(header, method) ? keyWithTargets(method, target, foil) : method, [target, foil]);
+  };
+  on(list, signal, { click: ({ target, shiftKey }) => choose(target, shiftKey) });
+  keyboard(
+    list,
+    signal,
+    { "Shift+Enter": () => choose(document.activeElement, true) },
+    "Enter: explain this outcome · Shift+Enter: rather than this one",
+  );
+  on(controls, signal, { input: () => draw() });
+  on(temperature, signal, {
+    dblclick() {
+      temperature.value = "1";
+      draw();
+    },
+  });
+  on(back, signal, {
+    click() {
+      position = null;
+      draw();
+    },
+  });
+  on(more, signal, {
+    click() {
+      most = most === FEW ? MORE : FEW;
+      draw();
+    },
+  });
+  return (changed) => {
+    if (changed.has("header")) {
+      answers.retry("outcomes", true);
+      answers.retry("surprisal", true);
+    }
+    if (!only(changed, "hover", "pinned", "layer", "head", "tiles")) draw();
+  };
+});
+
+function keptWords(
+  { kept, mass, rest, exact, probabilities }: ReturnType<typeof drawn>,
+  told: Told,
+  most: number,
+): string {
+  if (told.count <= probabilities.length && kept === told.count) return "";
+  let others = rest;
+  for (const one of probabilities.slice(most)) others += one;
+  const number = kept === null ? `more than ${probabilities.length}` : String(kept);
+  const drawnFrom =
+    kept === told.count ? "" : ` · drawn from ${number} of ${told.count}, with ${percent(mass)} of the mass`;
+  return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
+}

@@ -1,0 +1,322 @@
+/**
+ * The text, coloured by one row of a map: the row of the pinned query, of the hovered one, or otherwise the mean over
+ * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
+ */
+
+import type { Change, ViewContext } from "../../context.ts";
+import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted, reserve } from "../../dom.ts";
+import { printed, tickText } from "../../numbers.ts";
+import { translateIndex } from "../../selection.ts";
+import { LATER } from "../../wire/codec.ts";
+import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
+import { createExactRows, nameOf } from "../base/cellValues.ts";
+import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../base/filters.ts";
+import { headWords, plural, whereWords } from "../base/navigation.ts";
+import { withSaved } from "../base/savedFallback.ts";
+import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
+import { createStrip, type Strip } from "./strip.ts";
+import { gradient, shades } from "./stripColour.ts";
+import type { StripHost } from "./stripTools.ts";
+import { createUnits } from "./units.ts";
+
+/** The values shown, and where they come from. */
+interface Reading {
+  values: Float32Array;
+  /** The values of every strip, if every target has one. */
+  all: Float32Array[];
+  exact: boolean;
+  /** Row index, or -1 for the mean over all rows. */
+  query: number;
+  preview: boolean;
+}
+
+const MOST_NAMED = 3;
+/** The largest number of other targets mentioned with a value. */
+const MOST_OTHERS = 8;
+/** The filter of the tile has already hidden special tokens. */
+const NOTHING_MORE: Pick<Filters, "special"> = { special: "show" };
+/** Up to this many targets have a strip each; among more, one is chosen. */
+const STACKED = 3;
+
+/** Whether attributions have too many targets for a strip each. */
+export function hasManyTargets(ctx: ViewContext): boolean {
+  const { kind, query } = ctx.source();
+  return kind === "attributions" && ctx.axisOf(query).labels.length > STACKED;
+}
+
+export const renderTokenStrip = view((around, root, signal) => {
+  const ctx = withSaved(around);
+  const { selection, tiles } = ctx;
+  const units = createUnits(ctx, signal);
+  const heading = createHeading(ctx, units.element, filterPlace(ctx));
+  const texts = h("div.texts");
+  const what = h("span.note");
+  const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
+  const intensity = h("input.range", {
+    type: "range",
+    max: "6",
+    step: "0.5",
+    value: "0",
+    "aria-label": "colour intensity: lowers the value that gets the full colour",
+    title: "Colour intensity: move right to see small values. Double-click resets.",
+  });
+  const legend = h("span.field.legend", low, ramp, high);
+  const sum = h("span");
+  const sums = h("div.line.overlay", sum);
+  const foot = h("div.row", what, legend, h("label.field", "intensity", intensity));
+  let line = false;
+  let edge: ((index: number) => number) | undefined;
+  const host: StripHost = {
+    view: root,
+    texts,
+    labels: () => ctx.axisOf(ctx.source().key).labels,
+    paint(...look) {
+      [line, edge] = look;
+      paint();
+    },
+    reach: (index, chosen) => keys[0]?.reach(index, chosen),
+    note: () => "",
+  };
+  const readout = createReadout();
+  const exactRows = createExactRows(ctx, () => update());
+  let keys: Strip[] = [];
+  let queries: Strip | null = null;
+  let built = "";
+  let bound = new AbortController();
+  let reading: Reading | null = null;
+  let hoveredKey = -1;
+  const [isBuilt, isRead, isPainted] = [createWatch(), createWatch(), createWatch()];
+
+  root.classList.add("aw-strip-view");
+  root.role = "group";
+  fill(root, ...heading.elements, texts, sums, foot, ...readout.elements);
+
+  const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
+
+  /** Whether every target has a strip of its own. */
+  const stacked = (): boolean => keys.length > 1;
+
+  /** Without a pin, a hovered token is previewed as the query; with one, it is the key. */
+  const hover = (index: number, chooses: boolean, row: number): void => {
+    const pinned = ctx.cell("pinned");
+    if (index < 0) selection.hover(null);
+    else if (row >= 0) selection.hover(cell(row, index));
+    else if (chooses && (!pinned || queries !== keys[0])) selection.hover(cell(index, -1));
+    else selection.hover(cell(pinned?.query ?? -1, index));
+  };
+
+  const pin = (index: number, chooses: boolean, row: number): void => {
+    const pinned = ctx.cell("pinned");
+    const query = pinned?.query ?? -1;
+    if (row >= 0) selection.pin(cell(row, index));
+    else if (chooses) selection.pin(query === index ? null : cell(index, -1));
+    else if (query >= 0) selection.pin(cell(query, pinned?.key === index ? -1 : index));
+  };
+
+  /** Spans are built once per pair of axes; changing layer or head keeps them. */
+  const build = (source: Source): void => {
+    const marks = ctx.options.marks.filter((m): m is number => typeof m === "number");
+    const [queryAxis, keyAxis] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
+    if (!isBuilt(queryAxis, keyAxis, source, ctx.options, ctx.header())) return;
+    const breaks = paragraphs(ctx, keyAxis);
+    const name = JSON.stringify([source.query, source.key, source.kind, marks, queryAxis.labels, keyAxis, [...breaks]]);
+    if (name === built) return;
+    built = name;
+    bound.abort();
+    bound = new AbortController();
+    fill(texts);
+    [hoveredKey, reading] = [-1, null];
+    const same = source.query === source.key;
+    const targets = source.kind === "attributions";
+    const make = (axis: Axis, caption: string, chooses: boolean, row = -1): Strip => {
+      const events = { hover: (i: number) => hover(i, chooses, row), pin: (i: number) => pin(i, chooses, row) };
+      const strip = createStrip(
+        ctx,
+        axis,
+        caption,
+        new Set(axis === keyAxis ? marks : []),
+        events,
+        bound.signal,
+        axis === keyAxis ? breaks : undefined,
+      );
+      texts.append(strip.box);
+      return strip;
+    };
+    queries = null;
+    const several = hasManyTargets(ctx);
+    if (targets && queryAxis.labels.length > 1 && !several) {
+      keys = queryAxis.labels.map((label, row) => make(keyAxis, label, false, row));
+      return;
+    }
+    if (!same && (several || !targets)) {
+      queries = make(queryAxis, targets ? "target (choose)" : "to: query (choose)", true);
+      flag(queries.box, "data-tabs", targets);
+    }
+    keys = [make(keyAxis, several ? "attributed to" : same || targets ? "" : "from: key (coloured)", same)];
+    if (same) [queries = null] = keys;
+  };
+
+  /** The values to show; null until the tile is loaded. */
+  const read = (source: Source): Reading | null => {
+    const { layer, head } = ctx.resolved();
+    const [pinned, hovered] = [ctx.cell("pinned"), ctx.cell("hover")];
+    const isMap = source.kind === "map";
+    hoveredKey = hovered?.key ?? -1;
+    let query = pinned && pinned.query >= 0 ? pinned.query : (hovered?.query ?? -1);
+    // With a separate query strip, a hovered query is previewed even if something is pinned.
+    const another = stacked() || (queries !== keys[0] && hovered && hovered.key < 0);
+    if (another && hovered && hovered.query >= 0) query = hovered.query;
+    if (!isMap && query < 0) query = 0;
+    if (query >= ctx.axisOf(source.query).labels.length) query = -1;
+    const preview = isMap && query !== pinned?.query;
+    const tile = tiles.get(source.id, layer, head);
+    const chosen = filtersOf(ctx);
+    const left = tile && filtered(ctx, tile, chosen);
+    // A coarse tile has no rows of single cells: a preview needs the exact row as well.
+    const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
+    if (!isRead(left, exact, query) && reading) return { ...reading, preview };
+    const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
+    if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
+    if (!left) return null;
+    if (query >= 0) return { values: rowOf(left, query), all, exact: false, query, preview };
+    // Special tokens are excluded from the mean; the other filters apply to the mean itself.
+    const counted = filtered(ctx, tile, { ...chosen, mass: 1, least: 0 });
+    const { special } = ctx.axisOf(source.key);
+    const mean = counted.received();
+    const { special: how } = tile?.meta.whole ? chosen : NOTHING_MORE;
+    const values = leavesOut(chosen) ? trimmed(mean, special, { ...chosen, special: how }, false) : mean;
+    return { values, all, exact: false, query, preview: false };
+  };
+
+  const paint = (): void => {
+    if (!reading) return;
+    const { theme } = ctx;
+    const { signed, stochastic } = ctx.source();
+    const { palette, scale, extent } = filtersOf(ctx);
+    const look = [theme, signed, palette, scale || "linear"] as const;
+    if (!isPainted(keys, reading.values, reading.all, ...look, extent, stochastic, intensity.value, line, edge)) return;
+    const rows = stacked() ? reading.all : [reading.values];
+    const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
+    const top = topOfScale([most], Number(intensity.value));
+    const colours = shades(...look);
+    keys.forEach((strip, row) => {
+      const values = rows[row];
+      strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
+    });
+    dress(ramp, { background: gradient(...look) });
+    flag(legend, "data-signed", signed);
+    put(low, signed ? `−${tickText(top)}` : "0");
+    const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
+    put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
+  };
+
+  const say = ({ query, values, exact, preview }: Reading): void => {
+    const source = ctx.source();
+    const target = nameOf(ctx, source.query, query);
+    const heads = headWords(ctx, ctx.resolved().head);
+    const pinnedKey = ctx.cell("pinned")?.key ?? -1;
+    const key = hoveredKey >= 0 ? hoveredKey : pinnedKey;
+    // The query is outlined; the key under the pointer of any linked view is underlined.
+    queries?.mark("aw-query", query);
+    for (const strip of keys) strip.mark("aw-key", key);
+    if (stacked()) put(what, "one scale for all");
+    else if (source.kind === "attributions") put(what, `attribution to target ${target}`);
+    else if (query < 0) {
+      put(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
+    } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
+    const { layer, head } = ctx.resolved();
+    // A cell read from its tile is worded as in the heatmap.
+    const whole = tiles.get(source.id, layer, head);
+    const left = whole && filtered(ctx, whole);
+    const tile = exact || query < 0 ? undefined : left;
+    const isOut = leavesOut(filtersOf(ctx));
+    const pair = (i: number, sign: string): string => {
+      const to = query >= 0 ? `${target} → ` : "";
+      const name = `${to}${nameOf(ctx, source.key, i)}`;
+      const value = values[i] ?? Number.NaN;
+      if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
+      return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${host.note(i)}${others(i)}`;
+    };
+    /** The values of the same element for the other targets. */
+    const others = (i: number): string => {
+      const { labels } = ctx.axisOf(source.query);
+      if (source.kind !== "attributions" || !left || labels.length < 2) return "";
+      const rows = [...labels.keys()].filter((row) => row !== query);
+      const size = (row: number): number => Math.abs(left.value(row, i));
+      const listed = rows.length > MOST_OTHERS ? rows.sort((a, b) => size(b) - size(a)).slice(0, MOST_OTHERS) : rows;
+      const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ≈ ${left.text(row, i)}`);
+      return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
+    };
+    let words: string;
+    if (key >= 0) words = pair(key, exact ? "=" : "≈");
+    else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
+    else if (exact) {
+      words = `largest: ${largestOf(values, MOST_NAMED)
+        .map((i) => pair(i, "="))
+        .join(", ")}`;
+    } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
+    readout.show(words, true);
+  };
+
+  /** What the values sum to, for a method that conserves its target: in every strip, or in the row shown. */
+  const sumWords = (source: Source, query: number): string => {
+    const labels = ctx.axisOf(source.query).labels;
+    const lines = stacked()
+      ? source.sums.map((line, row) => `${quoted(labels, row, 0)}: ${line}`)
+      : source.sums.slice(query, query + 1);
+    return [...lines, source.verdict].filter(Boolean).join(" · ");
+  };
+  const showSum = (source: Source, query: number): void => {
+    const other = ctx.counterpart();
+    put(sum, sumWords(source, query));
+    reserve(sums, other ? sumWords(other.source, query) : "");
+    sums.hidden = !(sum.textContent || sums.dataset.room);
+  };
+
+  /** Follow the selection, the tiles, the options and the theme. */
+  const update = (changed: ReadonlySet<Change> = new Set()): void => {
+    const { source, layer, head } = ctx.resolved();
+    if (!only(changed, "hover")) {
+      build(source);
+      const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}`);
+      units.show();
+      assign(root, { ariaLabel: `${title}, text coloured by weight` });
+    }
+    reading = read(source);
+    flag(texts, "data-stale", !reading);
+    if (reading) {
+      paint();
+      say(reading);
+      showSum(source, reading.query);
+      return;
+    }
+    tiles.request(source.id, layer, head);
+    const why = tiles.failure(source.id, layer, head) ?? tiles.status().message;
+    readout.show(why || `fetching ${whereWords(ctx)} …`, false);
+  };
+
+  on(intensity, signal, {
+    input: paint,
+    dblclick() {
+      intensity.value = "0";
+      paint();
+    },
+  });
+  const tools = h("span.row");
+  foot.append(tools);
+  ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
+  atEnd(signal, () => bound.abort());
+  return update;
+});
+
+/** Elements that begin a paragraph, if the labels themselves do not show line ends. */
+function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
+  const { axes, sources } = ctx.header();
+  const { stack } = ctx.source();
+  const source = sources.find((one) => one.unit === "paragraph" && one.stack === stack);
+  const found = axes[source?.key ?? ""];
+  if (!found || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
+  const inside = found.labels.map((_, i) => i).filter((i) => !found.special[i]);
+  return new Set(inside.slice(1).map((i) => translateIndex(i, found, axis)));
+}

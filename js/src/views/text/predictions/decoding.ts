@@ -1,0 +1,81 @@
+/** From logits to the sampling distribution: temperature, then top k, then top p, as in transformers. */
+
+/**
+ * The largest logits in descending order, and the weight of all others: logsumexp(logit / T) for every T of
+ * `temperatures`.
+ */
+export interface Logits {
+  largest: ArrayLike<number>;
+  rest: ArrayLike<number>;
+  temperatures: readonly number[];
+  /** The total number of outcomes. */
+  count: number;
+}
+
+export interface Drawing {
+  /** 0: greedy. Otherwise one of `temperatures`. */
+  temperature: number;
+  /** 0: all. */
+  topK: number;
+  topP: number;
+}
+
+export interface Drawn {
+  /** Probabilities of the largest; 0 if excluded from sampling. */
+  probabilities: Float64Array;
+  /** Of all others together. */
+  rest: number;
+  /** The number of outcomes that can be sampled; null: more than are listed, unknown. */
+  kept: number | null;
+  /** The share of the distribution, after temperature, that can be sampled. */
+  mass: number;
+  /** Whether probabilities are exact; otherwise the error is below the smallest of them. */
+  exact: boolean;
+}
+
+/** Probabilities of the largest and of all others, at a temperature. */
+function softened({ largest, rest, temperatures }: Logits, temperature: number): [Float64Array, number] {
+  const scaled = Float64Array.from(largest, (logit) => logit / temperature);
+  const others = rest[temperatures.findIndex((t) => Math.abs(t - temperature) < 1e-6)] ?? -Infinity;
+  const top = Math.max(scaled[0] ?? -Infinity, others);
+  const sum = scaled.reduce((total, one) => total + Math.exp(one - top), Math.exp(others - top));
+  return [scaled.map((one) => Math.exp(one - top) / sum), Math.exp(others - top) / sum];
+}
+
+export function drawn(logits: Logits, { temperature, topK, topP }: Drawing): Drawn {
+  const n = logits.largest.length;
+  if (temperature === 0) {
+    const probabilities = new Float64Array(n);
+    probabilities[0] = 1;
+    return { probabilities, rest: 0, kept: 1, mass: 1, exact: true };
+  }
+  const [all, others] = softened(logits, temperature);
+  const cut = topK > 0 && topK < logits.count ? topK : logits.count;
+  const known = Math.min(n, cut);
+  let mass = 0;
+  for (let i = 0; i < known; i += 1) mass += all[i] as number;
+  // If top k exceeds the known logits, the others have at most this weight.
+  const unknown = cut > n ? others : 0;
+  const exact = cut <= n || cut === logits.count;
+  const whole = mass + unknown;
+  if (topP >= 1) return finish(all, known, unknown, whole, cut, exact);
+  let sum = 0;
+  for (let i = 0; i < known; i += 1) {
+    sum += all[i] as number;
+    // The outcome that reaches the sum is included.
+    if (sum >= topP * whole) return finish(all, i + 1, 0, sum, i + 1, exact);
+  }
+  return finish(all, known, topP * whole - mass, topP * whole, null, false);
+}
+
+function finish(
+  all: Float64Array,
+  known: number,
+  unknown: number,
+  mass: number,
+  kept: number | null,
+  exact: boolean,
+): Drawn {
+  const probabilities = all.map((one, i) => (i < known ? one / mass : 0));
+  return { probabilities, rest: Math.max(0, unknown / mass), kept, mass, exact };
+}

@@ -1,0 +1,106 @@
+/** The text, coloured by how unexpected each token was; a click shows the predictions at its position. */
+
+import type { ViewContext } from "../../../context.ts";
+import { atEnd, fill, h, put, quoted } from "../../../dom.ts";
+import { printed, tickText } from "../../../numbers.ts";
+import type { Answers } from "../../../wire/answers.ts";
+import type { Axis } from "../../../wire/wire.ts";
+import { peak } from "../rowValues.ts";
+import { createStrip, type Strip } from "../strip.ts";
+import { gradient, shades } from "../stripColour.ts";
+import { percent } from "./percent.ts";
+
+interface Told {
+  labels: string[];
+  special: number[];
+  mean: number;
+}
+
+const TOPIC = "surprisal";
+
+export function createSurprisal(
+  ctx: ViewContext,
+  answers: Answers,
+  signal: AbortSignal,
+  open: boolean,
+  choose: (index: number) => number | null,
+): { element: HTMLElement; show(offered: boolean, chosen: number | null): void } {
+  const place = h("div.texts");
+  const [high, ramp, mean] = [h("span"), h("span.ramp"), h("span")];
+  const readout = h("div.readout", { role: "status" });
+  const element = h(
+    "details.section",
+    h("summary", "surprisal of the text"),
+    place,
+    h("div.row", h("span.field", "0", ramp, high), mean),
+    readout,
+  );
+  if (open) element.open = true;
+  let bound = new AbortController();
+  let strip: Strip | null = null;
+  let axis: Axis | null = null;
+  let values = new Float32Array(0);
+  let chosen: number | null = null;
+  let here = -1;
+
+  const say = (): void => {
+    if (!axis) return;
+    const at = here >= 0 ? here : (chosen ?? -1);
+    strip?.mark("aw-key", here);
+    strip?.mark("aw-query", chosen ?? -1);
+    const bits = values[at];
+    if (bits === undefined) {
+      put(readout, "Hover a token to read it, click it for what the model expected there.");
+      return;
+    }
+    const name = quoted(axis.labels, at, ctx.options.indexBase);
+    const words = Number.isNaN(bits)
+      ? "follows nothing, and has no surprisal"
+      : `${printed(bits, true)} bits, probability ${percent(2 ** -bits)}`;
+    put(readout, `${name}: ${words}`);
+  };
+  const build = (told: Told, buffer: DataView): void => {
+    bound.abort();
+    bound = new AbortController();
+    values = Float32Array.from(told.labels, (_, i) => buffer.getFloat32(4 * i, true));
+    const { labels, special } = told;
+    axis = { unit: "token", labels, special, spans: null, segment: labels.map(() => 0), boundary: null, grid: null };
+    const events = {
+      hover(index: number) {
+        here = index;
+        say();
+      },
+      pin(index: number) {
+        chosen = index > 0 ? choose(index) : null;
+        say();
+      },
+    };
+    strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
+    fill(place, strip.box);
+    put(mean, `mean ${tickText(told.mean)} bits a token, perplexity ${tickText(2 ** told.mean)}`);
+  };
+  let built: unknown;
+  const show = (offered: boolean, now: number | null): void => {
+    element.hidden = !offered;
+    chosen = now;
+    if (!offered || !element.open) return;
+    const told = answers.get<Told>(TOPIC);
+    const why = answers.failure(TOPIC);
+    if (why) put(readout, why);
+    const [buffer] = told?.buffers ?? [];
+    if (!told || !buffer) return;
+    if (built !== told.meta) {
+      built = told.meta;
+      build(told.meta, buffer);
+    }
+    const top = peak(values);
+    const colour = shades(ctx.theme, false);
+    strip?.underlay.paint((i) => colour((values[i] as number) / (top || 1)));
+    ramp.style.background = gradient(ctx.theme, false);
+    put(high, `${tickText(top)} bits`);
+    say();
+  };
+  element.addEventListener("toggle", () => show(!element.hidden, chosen), { signal });
+  atEnd(signal, () => bound.abort());
+  return { element, show };
+}

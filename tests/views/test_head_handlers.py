@@ -1,0 +1,134 @@
+"""Requests of a grid of heads: the statistics of aw.head_statistics, and why some are not defined."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.heads import handlers
+from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.thumbnails import THUMB_BUDGET, thumbnails
+
+TOKENS = ["[CLS]", "the", "cat", "sat", "on", "mats", ".", "[SEP]"]
+
+
+def asked(view, topic, source):
+    return view._requests.answer(topic, {"source": source})
+
+
+def test_the_values_are_those_of_head_statistics(given):
+    trace = given(tokens=TOKENS)
+    view = aw.HeadGrid(trace)
+    for unit in ("token", "word"):
+        meta, (data,) = asked(view, "head_statistics", f"attention/{unit}/self")
+        expected = aw.head_statistics(trace, unit=unit)
+        assert tuple(meta["names"]) == expected.names
+        assert meta["heads"] == 4
+        np.testing.assert_array_equal(np.frombuffer(data, "<f4").reshape(expected.shape), expected.values)
+
+
+def test_statistics_are_listed_with_what_stands_against_them(given):
+    listed, _ = asked(aw.HeadGrid(given()), "statistics", "attention/token/self")
+    refusals = {one["name"]: one["refusal"] for one in listed}
+    assert {"mean_distance", "entropy", "diagonal", "previous_token", "first_token"} <= set(refusals)
+    assert refusals["entropy"] == ""
+    assert "special" in refusals["special_tokens"]
+    with_them, _ = asked(aw.HeadGrid(given(tokens=TOKENS)), "statistics", "attention/token/self")
+    assert {one["name"]: one["refusal"] for one in with_them}["special_tokens"] == ""
+    assert all(one["definition"] and one["title"] and one["high"] for one in with_them)
+
+
+def test_what_is_no_share_has_none(given):
+    trace = given()
+    numbers = aw.attention(trace).layer(0)[None] - 0.5
+    signed = aw.MixingMap(
+        numbers,
+        query=trace.axes()[0],
+        key=trace.axes()[1],
+        layers=[0],
+        heads=range(4),
+        method="mine",
+        signed=True,
+    )
+    view = aw.HeadGrid(signed)
+    source = view.sources()[0].id
+    assert asked(view, "statistics", source) == ([], [])
+
+
+def test_another_view_s_map_is_refused(given):
+    with pytest.raises(LookupError, match="this view shows no 'rollout/token/self'"):
+        asked(aw.HeadGrid(given()), "statistics", "rollout/token/self")
+
+
+def answers_of(page):
+    state = json.loads(re.search(r'id="aw-state">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
+    return [
+        (one["topic"], one["args"]["source"])
+        for told in state["answers"].values()
+        for one in told
+        if "source" in one["args"]
+    ]
+
+
+def test_a_page_holds_them_unless_that_takes_long(given, tmp_path, monkeypatch):
+    view = aw.HeadGrid(given(), units=["token"])
+    both = [("statistics", "attention/token/self"), ("head_statistics", "attention/token/self")]
+    assert answers_of(view.to_html(tmp_path / "page.html")) == both
+    monkeypatch.setattr(handlers, "PAGE_CELLS", 3 * 4 * 8 * 8 - 1)
+    assert answers_of(view.to_html(tmp_path / "page.html")) == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "side"), [(30, 9, 64), (32, 32, 34), (48, 64, 19), (200, 128, 6)]
+)
+def test_thumbnails_of_many_heads_are_small_rather_than_none(layers, heads, side):
+    few = aw.attention(aw.from_attentions(np.full((1, 1, 70, 70), 1 / 70, dtype=np.float32)))
+    layer = np.broadcast_to(few.layer(0), (heads, 70, 70))
+
+    class Many(Source):
+        ready = property(lambda self: self.layers)
+
+        def layer(self, number):
+            return layer
+
+    source = Many(few, "attention", "token")
+    source.layers, source.heads = tuple(range(layers)), tuple(range(heads))
+    made = thumbnails(source)
+    assert made is not None
+    assert (made.rows, made.cols) == (side, side)
+    assert len(made.data) == layers * heads * side**2 <= THUMB_BUDGET
+
+
+def test_the_order_of_heads_can_be_given_from_python(given):
+    view = aw.HeadGrid(given(), sort="entropy", order="groups", lowest_first=True, only=0.5, heads="1, *.0")
+    assert view.options["grid"] == {
+        "sort": "entropy",
+        "order": "groups",
+        "lowest": True,
+        "only": 0.5,
+        "heads": "1, *.0",
+    }
+    assert aw.HeadGrid(given()).options["grid"]["order"] == "layers"
+    assert aw.HeadGrid(given(), palette="cividis", scale="log").options["filters"]["palette"] == "cividis"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"sort": "entropie"}, ValueError, "Did you mean 'entropy'"),
+        ({"sort": "entropy", "order": "group"}, ValueError, "Did you mean 'groups'"),
+        ({"heads": "3:7"}, ValueError, "'3.7' for a head"),
+        ({"sort": "entropy", "only": "half"}, TypeError, "not a number"),
+        ({"only": 0.5}, ValueError, "name it with sort="),
+        ({"sorted": "entropy"}, TypeError, "Did you mean 'sort'"),
+        ({"keep_mass": 0.5}, TypeError, "takes no keyword 'keep_mass'"),
+        ({"sort": "special_mass"}, ValueError, "special"),
+    ],
+)
+def test_what_a_grid_cannot_sort_by_is_said(given, options, error, words):
+    with pytest.raises(error, match=words):
+        aw.HeadGrid(given(), **options)
