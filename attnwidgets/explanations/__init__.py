@@ -1,8 +1,8 @@
-"""Explanations: labelled numbers made from a trace, one method a file.
+"""Explanations: labelled numbers computed from a trace, one method per file.
 
 The result types are `MixingMap`, `Attributions` and `ContributionGraph`; the methods register themselves by
-name (`registry.py`). Functions are not re-exported here, so that `explanations.rollout` stays the module.
-Nothing in this package imports torch, transformers or matplotlib when it is loaded.
+name (`registry/`). Functions are not re-exported here, so that `explanations.rollout` stays the module.
+Loading this package imports neither torch, transformers nor matplotlib.
 """
 
 from __future__ import annotations

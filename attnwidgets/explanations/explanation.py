@@ -1,22 +1,24 @@
-"""What every explanation is: labelled, immutable numbers with provenance, which know how to be shown."""
+"""Explanation, the base of all results: labelled, immutable numbers with provenance, shown in notebooks."""
 
 from __future__ import annotations
 
 import base64
-import sys
+import inspect
 import uuid
 import warnings
 from abc import abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from attnwidgets._errors import quoted
+from attnwidgets._errors import quoted, require_choice
+from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.results.description import frozen, plain
 from attnwidgets.explanations.results.tables import Table
 from attnwidgets.explanations.viewable import Viewable
+from attnwidgets.tracing.prediction import Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -25,24 +27,11 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.arrays import Array
 
 
-class Outcome(NamedTuple):
-    """One outcome the model considered: its display string, probability and id."""
-
-    label: str
-    probability: float
-    id: int
-
-
 class Outcomes(NamedTuple):
-    """What the model predicted: a title ("next token", "class") and the outcomes, most probable first."""
+    """The model's predictions: a title ("next token", "class") and the items, most probable first."""
 
     title: str
-    items: tuple[Outcome, ...]
-
-    @staticmethod
-    def of(title: str, items: Iterable[Any]) -> Outcomes:
-        """Return predictions from anything with label, probability and id."""
-        return Outcomes(title, tuple(Outcome(str(i.label), float(i.probability), int(i.id)) for i in items))
+    items: tuple[Prediction, ...]
 
 
 class Explanation(Table, Viewable):
@@ -50,19 +39,21 @@ class Explanation(Table, Viewable):
 
     Attributes:
         method: Name of the method in the registry.
-        unit: Name of the unit that the axes are read in.
+        unit: Name of the unit of the axes.
         stack: "self", or "encoder", "decoder" or "cross".
-        provenance: How the numbers came about: method, options, model, text, paper, and `steps`, what was
-            done to them since, in words.
+        provenance: How the numbers were made: method, options, model, text, paper, and `steps`, the later
+            operations on them in words.
         trace_id: The trace that the numbers belong to; views of one trace are linked.
         warning: What a reader must know ("512 of 734 tokens"), or "".
-        predictions: What the model predicted, for the views.
-        dtype: What the numbers are kept in: "float64" where a model computed in it or they were given in it
-            (as Python's own floats are), else "float32".
+        predictions: The model's predictions, for the views.
+        dtype: Type of the numbers: "float64" if a model computed in it or they were given in it (as Python's
+            own floats are), else "float32".
     """
 
     kind: ClassVar[str] = "Explanation"
     kinds: ClassVar[dict[str, type[Explanation]]] = {}
+
+    __signature__: ClassVar[inspect.Signature]
 
     method: str
     unit: str
@@ -77,6 +68,7 @@ class Explanation(Table, Viewable):
         super().__init_subclass__(**options)
         if "kind" in vars(cls):
             Explanation.kinds[cls.kind] = cls
+            cls.__signature__ = _signature_of(cls)
 
     def _set_common(
         self,
@@ -90,16 +82,16 @@ class Explanation(Table, Viewable):
         predictions: Outcomes | None = None,
         dtype: str | None = None,
     ) -> None:
-        """Fill in what all explanations share."""
-        if dtype not in (None, "float32", "float64"):
-            raise ValueError(f"dtype {dtype!r} is not taken; 'float32' or 'float64'.")
+        """Set the attributes that all explanations share."""
+        require_choice("dtype", dtype, (None, "float32", "float64"))
         history = {"method": method, "options": {}, "steps": []} | plain(provenance or {})
         self._set(
             method=method,
             unit=unit,
             stack=stack,
             provenance=frozen(history),
-            trace_id=trace_id or f"numbers-{uuid.uuid4().hex[:12]}",  # nobody's trace: linked to nothing else
+            trace_id=trace_id
+            or f"numbers-{uuid.uuid4().hex[:12]}",  # without a trace: linked to nothing else
             warning=warning,
             predictions=predictions or Outcomes("", ()),
             dtype=dtype or "float32",
@@ -110,21 +102,13 @@ class Explanation(Table, Viewable):
         history = plain(self.provenance)
         if step:
             history["steps"] = [*history["steps"], step]
-        return {
-            "method": self.method,
-            "unit": self.unit,
-            "stack": self.stack,
-            "provenance": history,
-            "trace_id": self.trace_id,
-            "warning": self.warning,
-            "predictions": self.predictions,
-            "dtype": self.dtype,
-        }
+        names = ("method", "unit", "stack", "trace_id", "warning", "predictions", "dtype")
+        return {"provenance": history} | {name: getattr(self, name) for name in names}
 
     def _describe_common(self) -> dict[str, Any]:
         """Return the JSON-able part of `to_description` that all kinds share."""
         common = self._common()
-        common["predictions"] = [self.predictions.title, [list(p) for p in self.predictions.items]]
+        common["predictions"] = plain(self.predictions)
         return {"kind": self.kind} | common
 
     def _set(self, **attributes: Any) -> None:
@@ -147,12 +131,12 @@ class Explanation(Table, Viewable):
     def __reduce__(self) -> tuple[Callable[..., Explanation], tuple[Any, ...]]:
         return restore, self.to_description()
 
-    # What a kind of explanation fills in.
+    # For each kind of explanation to define.
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes; nothing is computed for it."""
+        """Sizes of the axes; computes nothing."""
 
     @property
     @abstractmethod
@@ -166,37 +150,42 @@ class Explanation(Table, Viewable):
 
     @abstractmethod
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and the arrays that belong to it; what is lazy is computed."""
+        """Return a JSON-able description and its arrays; lazy layers are computed."""
 
     @classmethod
     @abstractmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the explanation that `to_description` described."""
 
-    # What they share.
+    @abstractmethod
+    def plot(self) -> Figure:
+        """Return a matplotlib figure; every kind has options of its own."""
+
+    # Shared by all kinds.
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What was done to the method's numbers, in words and in order."""
+        """Operations on the method's numbers, in words and in order."""
         return tuple(self.provenance["steps"])
 
     @property
     def note(self) -> str:
-        """What was done to the method's numbers, as one line for a caption."""
+        """Operations on the method's numbers, as one line for a caption."""
         return "; ".join(self.steps)
 
     @property
     def title(self) -> str:
-        """The method and what was done to its numbers: the heading of a picture."""
+        """The method and the operations on its numbers: the heading of a picture."""
         return ", ".join([str(self.provenance.get("title") or self.method), *self._short_steps()])
 
     def _short_steps(self) -> list[str]:
         return [step.split(" (")[0] for step in self.steps]
 
     def describe(self) -> str:
-        """Return one or two sentences that say what the numbers do, computed from them and nothing else.
+        """Return one or two sentences about the numbers, computed from nothing else.
 
-        The most relevant words with their share and the target; of a map of one layer, what is read most.
+        They name the most relevant words with their share and the target; for a map of one layer, the token
+        that is read most.
 
         Raises:
             TypeError: For tables (scores, statistics), which have no sentence.
@@ -205,14 +194,8 @@ class Explanation(Table, Viewable):
 
         return in_words(self)
 
-    def plot(self, **options: Any) -> Figure:
-        """Return a matplotlib figure; `attnwidgets.explanations.results.pictures.plot` has the options."""
-        from attnwidgets.explanations.results.pictures import plot
-
-        return plot(self, **options)
-
     def save(self, path: str | Path) -> Path:
-        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder where there is no suffix."""
+        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder if there is no suffix."""
         from attnwidgets.explanations.results.archive import save
 
         return save(self, path)
@@ -235,13 +218,13 @@ class Explanation(Table, Viewable):
         return f"<{'; '.join([*parts, *self._remarks()])}>"
 
     def _remarks(self) -> list[str]:
-        """Return what `repr` says last."""
+        """Return the last parts of `repr`."""
         return [self.warning] if self.warning else []
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Return the widget (where a kernel can show one), a PNG for viewers without widgets, and text."""
+        """Return the widget (if a kernel can show one), a PNG for viewers without widgets, and text."""
         bundle: dict[str, Any] = {"text/plain": repr(self)}
-        shell = _ipython()
+        shell = running_shell()
         if shell is not None and not hasattr(shell, "kernel"):  # IPython in a terminal shows text
             return bundle
         bundle |= self._attempt("picture", self._png)
@@ -262,14 +245,26 @@ class Explanation(Table, Viewable):
         return {"image/png": base64.b64encode(png(self)).decode("ascii")}
 
     def _widget(self) -> dict[str, Any]:
-        # Views bring the same picture for themselves; it is drawn once, above.
-        found = self.view()._repr_mimebundle_(exclude={"image/png"})
-        data = found[0] if isinstance(found, tuple) else found or {}
+        # Views have the same picture of their own; it is drawn once, above.
+        bundle = self.view()._repr_mimebundle_(exclude={"image/png"})
+        data = bundle[0] if isinstance(bundle, tuple) else bundle or {}
         return {mime: item for mime, item in data.items() if mime != "text/plain"}
 
 
-# Kinds that register themselves outside this package.
-_ELSEWHERE = {
+def _signature_of(cls: type[Explanation]) -> inspect.Signature:
+    """Return a constructor's signature with `**common` written out, as Shift-Tab shows it."""
+    own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    written = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
+    if len(written) < len(own):
+        inherited = getattr(super(cls, cls), "__signature__", None) or inspect.signature(cls._set_common)
+        names = {"self", *(parameter.name for parameter in written)}
+        shared = (parameter for name, parameter in inherited.parameters.items() if name not in names)
+        written += [parameter for parameter in shared if parameter.kind is parameter.KEYWORD_ONLY]
+    return inspect.Signature(written)
+
+
+# Modules of upper packages in which kinds of explanations are defined; imported to open a saved one.
+_MODULES_BY_KIND = {
     "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",
     "FeatureStats": "attnwidgets.sae.corpus_statistics.stats",
@@ -279,10 +274,13 @@ _ELSEWHERE = {
 
 
 def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explanation:
-    """Return the explanation that `Explanation.to_description` described (for pickle and archives)."""
+    """Return the explanation that `Explanation.to_description` described (for archives and pickles).
+
+    Pickles name this function by its module: it stays here.
+    """
     kind = described["kind"]
-    if kind not in Explanation.kinds and kind in _ELSEWHERE:
-        import_module(_ELSEWHERE[kind])
+    if kind not in Explanation.kinds and kind in _MODULES_BY_KIND:
+        import_module(_MODULES_BY_KIND[kind])
     if kind not in Explanation.kinds:
         raise ValueError(f"explanations of kind {kind!r} are unknown here; update attnwidgets.")
     return Explanation.kinds[kind].from_description(described, arrays)
@@ -294,12 +292,6 @@ def restore_common(described: Mapping[str, Any]) -> dict[str, Any]:
     names = ("method", "unit", "provenance", "trace_id", "warning")
     return {name: described[name] for name in names} | {
         "stack": described.get("stack") or described["stream"],  # files saved before 0.1.0 call it "stream"
-        "dtype": described.get("dtype"),  # what was saved before there was one is float32
-        "predictions": Outcomes(title, tuple(Outcome(*item) for item in items)),
+        "dtype": described.get("dtype"),  # files saved before it was recorded are float32
+        "predictions": Outcomes(title, tuple(Prediction(*item) for item in items)),
     }
-
-
-def _ipython() -> Any:
-    """Return the running IPython shell, without importing IPython for it."""
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None

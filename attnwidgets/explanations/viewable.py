@@ -1,4 +1,4 @@
-"""Results that open in a widget by `.view()`: the one place where results know that there are views."""
+"""Viewable, the base of results that open in a widget by `.view()`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ class Viewable:
     """A result that a view can show.
 
     Attributes:
-        kind: Name of the kind of result, by which its view is chosen.
+        kind: Name of the kind of result, which determines its view.
     """
 
     kind: ClassVar[str]
 
     def view(self, **options: Any) -> Any:
-        """Return the widget that shows this best.
+        """Return the widget that shows this result best.
 
         Args:
             **options: Options of the widget: `aw.Heatmap` for maps, `aw.TokenStrip` or `aw.RelevanceMap`
@@ -23,7 +23,7 @@ class Viewable:
                 features.
 
         Raises:
-            TypeError: Where no view shows this kind of result.
+            TypeError: If no view shows this kind of result.
         """
         from attnwidgets.views import view_of
 

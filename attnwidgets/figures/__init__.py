@@ -1,1 +1,1 @@
-"""Drawing on paper: colours, labels, and figures of plain arrays, for every part that plots."""
+"""Matplotlib drawing: colours, labels, and figures of plain arrays."""

@@ -1,4 +1,4 @@
-"""What every figure shares: fonts, labels as they are, colours with their range, and a page to draw on."""
+"""Tools of all figures: fonts, labels without markup, colour scales, and the figure itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from numpy.typing import NDArray
 
-MAX_LABELS = 80  # more rows than this get numbers instead of words
+MAX_LABELS = 80  # longer axes get numbers instead of labels
 _SRGB_KNEE = 0.04045  # below it sRGB is linear
 _EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 FONTS = (
@@ -40,13 +40,13 @@ MONO = ("DejaVu Sans Mono", "Noto Sans Mono CJK JP", *FONTS[1:])
 
 
 class PlainFigure(Figure):
-    """A figure that shows itself in notebooks, whatever backend is or is not active."""
+    """A figure that displays itself in notebooks, with any backend or none."""
 
     def _repr_png_(self) -> bytes:
         return rendered(self, dpi=110)
 
     def savefig(self, fname: str | Path | Any, **options: Any) -> None:
-        """Save as matplotlib does, all or nothing, and silent about characters that no font here has."""
+        """Save as matplotlib does, but in one atomic step and without warnings about missing glyphs."""
         if isinstance(fname, (str, Path)):
             target, drawn = Path(fname), io.BytesIO()
             if not options.get("format"):
@@ -68,7 +68,7 @@ def rendered(figure: Figure, dpi: int) -> bytes:
 
 
 class Quiet(warnings.catch_warnings):
-    """Characters that no installed font has become boxes; matplotlib would warn about each of them."""
+    """Suppresses matplotlib's warnings about characters that no installed font has; they become boxes."""
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -77,9 +77,9 @@ class Quiet(warnings.catch_warnings):
 
 
 def figure_of(ax: Axes | None, width: float, height: float) -> Figure:
-    """Return a new figure of so many inches, or the one that `ax` lies in."""
+    """Return a new figure of a size in inches, or the figure of `ax`."""
     if ax is not None:
-        # The root of the canvas: an axes may lie in a subfigure (`root=True` came with matplotlib 3.10).
+        # The canvas has the root figure: axes may be in a subfigure (`root=True` came with matplotlib 3.10).
         return ax.figure.canvas.figure
     figure = PlainFigure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -87,12 +87,12 @@ def figure_of(ax: Axes | None, width: float, height: float) -> Figure:
 
 
 def side_of(n: int) -> float:
-    """Return the inches of a side of n cells."""
+    """Return the length of a side of n cells in inches."""
     return float(np.clip(0.21 * n, 1.8, 8.0))
 
 
 def font_size(n: int) -> float:
-    """Return the points in which n labels fit beside n cells."""
+    """Return the font size in points at which n labels fit beside n cells."""
     return float(np.clip(8.0 * 38 / max(n, 38), 4.0, 8.0))
 
 
@@ -116,7 +116,7 @@ def colour_scale(
     bottom = vmin if vmin is not None else (-top if signed else 0.0)
     if cmap is None:
         cmap = "RdBu_r" if signed else "viridis"
-        if text and not signed:  # text wants a light end: white for nothing
+        if text and not signed:  # text needs a light end: white for zero
             return LinearSegmentedColormap.from_list(
                 "aw-text", ["#ffffff", "#c7dcf0", "#5b9fd0", "#0b4a8f"]
             ), Normalize(bottom, top)
@@ -126,27 +126,26 @@ def colour_scale(
     least = top * 10.0**-DECADES
 
     def forward(value: NDArray[np.floating]) -> NDArray[np.floating]:
-        if scale == "sqrt":
-            return np.asarray(np.sign(value) * np.sqrt(np.abs(value)))
-        return np.asarray(np.sign(value) * np.log10(np.maximum(np.abs(value), least) / least))
+        size = np.abs(value)
+        scaled = np.sqrt(size) if scale == "sqrt" else np.log10(np.maximum(size, least) / least)
+        return np.asarray(np.sign(value) * scaled)
 
-    def back(place: NDArray[np.floating]) -> NDArray[np.floating]:
-        if scale == "sqrt":
-            return np.asarray(np.sign(place) * np.square(place))
-        return np.asarray(np.sign(place) * least * 10.0 ** np.abs(place))
+    def back(scaled: NDArray[np.floating]) -> NDArray[np.floating]:
+        size = np.square(scaled) if scale == "sqrt" else least * 10.0 ** np.abs(scaled)
+        return np.asarray(np.sign(scaled) * size)
 
     return colours, FuncNorm((forward, back), bottom, top)
 
 
 def ink_on(colour: Any) -> str:
-    """Return black or white, whichever is read better on `colour` (relative luminance, WCAG 2)."""
+    """Return black or white, whichever contrasts more with `colour` (relative luminance, WCAG 2)."""
     channels = np.asarray(colour[:3], dtype=float)
     linear = np.where(channels <= _SRGB_KNEE, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     return "black" if float(linear @ [0.2126, 0.7152, 0.0722]) > _EQUAL_CONTRAST else "white"
 
 
 def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
-    """Put labels on an axis; many of them become numbers at round places."""
+    """Put labels on an axis; if there are many, round numbers instead."""
     if len(labels) <= MAX_LABELS:
         texts = [printable(label) for label in labels]
         set_ticks(range(len(labels)), texts, parse_math=False, family=families(FONTS), **options)
@@ -156,14 +155,14 @@ def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
 
 
 def put(write: Any, *arguments: Any, **options: Any) -> Text:
-    """Write text that is shown as it is: a dollar sign starts no formula."""
+    """Write text without markup: a dollar sign does not start a formula."""
     written: Text = write(*arguments, **options)
     written.set_parse_math(False)
     return written
 
 
 def heading(axes: Axes, title: str, *, own: bool = True) -> None:
-    """Write the heading over the whole figure where it is ours, else over the axes."""
+    """Write the heading over the whole figure if it is our own, else over the axes."""
     options: dict[str, Any] = {"fontsize": 9, "family": families(FONTS)}
     figure = axes.get_figure()
     if own and isinstance(figure, Figure):
@@ -175,14 +174,12 @@ def heading(axes: Axes, title: str, *, own: bool = True) -> None:
 
 
 def length_of(labels: Sequence[str], size: float) -> float:
-    """Return the inches that the longest label takes, about."""
-    longest = (
-        max((cells(printable(label)) for label in labels), default=0) if len(labels) <= MAX_LABELS else 4
-    )
-    return longest * size * 0.6 / 72
+    """Return the approximate length of the longest label in inches."""
+    longest = max((cells(printable(label)) for label in labels), default=0)
+    return (longest if len(labels) <= MAX_LABELS else 4) * size * 0.6 / 72
 
 
 def families(wanted: Sequence[str]) -> list[str]:
-    """Return the fonts of `wanted` that are installed; matplotlib logs a line for every one that is not."""
+    """Return the installed fonts of `wanted`; matplotlib logs a line for every missing one."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in wanted if name in installed] or ["sans-serif"]

@@ -1,4 +1,4 @@
-"""Untrusted text on paper: every character visible, none of them in command of the line."""
+"""Untrusted text in figures: every character visible, none able to change the layout."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def printable(text: str, limit: int = 24) -> str:
     """Return `text` with controls, bidi controls and invisible characters as code points (<U+202E>).
 
     Args:
-        text: A label, as it came.
-        limit: Length after which it is cut, with an ellipsis.
+        text: The label.
+        limit: Length at which it is cut, with an ellipsis.
     """
     shown = "".join(_shown(character) for character in text[: limit * 2])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
@@ -21,11 +21,8 @@ def printable(text: str, limit: int = 24) -> str:
 
 def cells(text: str) -> int:
     """Return the width of `text` in columns of a monospaced font: two for wide, none for combining ones."""
-    width = 0
-    for character in text:
-        if not unicodedata.combining(character):
-            width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    return width
+    visible = (character for character in text if not unicodedata.combining(character))
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in visible)
 
 
 def _shown(character: str) -> str:
@@ -35,7 +32,7 @@ def _shown(character: str) -> str:
     category = unicodedata.category(character)
     if category == "Cs":  # a lone surrogate cannot be encoded
         return "\ufffd"
-    # Few fonts hold Unicode's pictures of controls (U+2400 and on): the code point is always legible.
+    # Few fonts have Unicode's symbols for controls (U+2400 and on): the code point is always legible.
     if code in _HIDDEN or category in ("Cc", "Zl", "Zp"):
         return f"<U+{code:04X}>"
     return character

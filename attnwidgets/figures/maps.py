@@ -1,6 +1,6 @@
 """Figures of plain arrays by matplotlib: a heatmap of one matrix, a strip of tokens, and small PNGs.
 
-Figures do not go through pyplot: nothing is registered, nothing is shown twice, no backend is chosen.
+Figures bypass pyplot: nothing is registered or shown twice, and no backend is chosen.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-_MAX_TOKENS = 1200  # a page of text; matplotlib takes a second for it
+_MAX_TOKENS = 1200  # a page of text, which takes matplotlib a second
 
 
 def heatmap(
@@ -56,7 +56,7 @@ def heatmap(
     scale: str = "linear",
     ax: Axes | None = None,
 ) -> Figure:
-    """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour scale beside it."""
+    """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour bar on the right."""
     rows, columns = matrix.shape
     size = font_size(max(rows, columns))
     figure = figure_of(
@@ -97,11 +97,10 @@ def strip(
     signed: bool = False,
     hatched: Sequence[int] = (),
 ) -> Figure:
-    """Return text highlighted by values [row, token], one paragraph a row; signed values diverge.
+    """Return text highlighted by values [row, token], one paragraph per row; signed values diverge.
 
-    What is no number is grey; tokens whose number is in `hatched` are hatched.
-
-    Of a very long text the beginning is drawn, and the heading says so.
+    NaN is grey; tokens whose number is in `hatched` are hatched. Of a very long text only the beginning is
+    drawn, and the heading says so.
     """
     columns = 84
     if values.size > _MAX_TOKENS:
@@ -115,12 +114,12 @@ def strip(
     shown = [printable(label) or "·" for label in labels]
     boxes: list[FancyBboxPatch] = []
     fills: list[Any] = []
-    unsettled: list[bool] = []
-    texts: list[tuple[float, float, str, Any]] = []
+    lined: list[FancyBboxPatch] = []
+    texts: list[tuple[float, float, str, Any, str]] = []
     y = 0.0
     for name, row in zip(names, values, strict=True):
         if name:
-            texts.append((0.0, y, f"{printable(name, 60)}:", "0.35"))
+            texts.append((0.0, y, f"{printable(name, 60)}:", "0.35", "left"))
             y += line
         x = 0.0
         for number, (label, value) in enumerate(zip(shown, row, strict=True)):
@@ -128,35 +127,23 @@ def strip(
             if x and x + width > columns:
                 x, y = 0.0, y + line
             colour = colours(norm(value)) if np.isfinite(value) else LEFT_OUT
-            boxes.append(
-                FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
-            )
+            box = FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
+            boxes.append(box)
             fills.append(colour)
-            unsettled.append(number in hatched)
-            texts.append((x + (width - 0.25) / 2, y, label, ink_on(colour)))
+            lined += [box] if number in hatched else []
+            texts.append((x + (width - 0.25) / 2, y, label, ink_on(colour), "center"))
             x += width
         y += line * 1.25
     cell = size * 0.602 / 72  # width of a column of the monospaced font, in inches
     figure = figure_of(ax, columns * cell + 1.3, max(y, 2.5) * cell * 1.7 + 0.7)
     axes = figure.add_subplot() if ax is None else ax
     axes.add_collection(PatchCollection(boxes, facecolors=fills, linewidths=0))
-    lined = [box for box, is_hatched in zip(boxes, unsettled, strict=True) if is_hatched]
     if lined:
         options: dict[str, Any] = {"facecolors": "none", "edgecolors": "0.55", "linewidths": 0}
         axes.add_collection(PatchCollection(lined, hatch="/////", **options))
-    for left, top, text, ink in texts:
-        place = {"ha": "left"} if text.endswith(":") and left == 0.0 else {"ha": "center"}
-        put(
-            axes.text,
-            left,
-            top,
-            text,
-            color=ink,
-            va="center",
-            fontsize=size,
-            family=families(MONO),
-            **place,
-        )
+    fonts = families(MONO)
+    for left, top, text, ink, side in texts:
+        put(axes.text, left, top, text, color=ink, ha=side, va="center", fontsize=size, family=fonts)
     axes.set_xlim(-0.5, columns + 0.5)
     axes.set_ylim(max(y, 2.5) - line * 0.5, -line * 0.6)
     axes.set_axis_off()

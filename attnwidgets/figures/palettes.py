@@ -1,4 +1,4 @@
-"""The colours of the browser's light page, for figures: the twin of `colour.ts` and `stripColour.ts`."""
+"""Colours of figures, the same as in the browser's light theme: see `colour.ts` and `stripColour.ts`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 DECADES = 4
-"""What a logarithmic scale shows below the top of its range."""
+"""Decades that a logarithmic scale shows below its top."""
 
-# By name: whether it is of signed values, and matplotlib's map of the same colours.
+# By name: whether it is for signed values, and matplotlib's name.
 _MAPS = {
     "viridis": (False, "viridis"),
     "cividis": (False, "cividis"),
@@ -27,21 +27,21 @@ _MAPS = {
 }
 _WEIGHT = {"cividis": (104, 152, 232), "greys": (150, 150, 150)}
 _ORANGE = (240, 138, 36)
-_REACH = 0.3  # how far from its middle the diverging map is used behind a text
+_REACH = 0.3  # distance from its middle up to which the diverging map is used behind text
 _LEVELS = 1000
 _FAINTEST = 0.004
 LEFT_OUT = (0.9, 0.9, 0.9, 1.0)
-"""Behind what is no number."""
+"""Background of NaN."""
 
 
 def heat_map(palette: str, *, signed: bool) -> str:
-    """Return matplotlib's name of a palette; where it does not fit, of the view's own."""
+    """Return matplotlib's name of a palette; of the default one if the palette does not suit the sign."""
     fits, name = _MAPS.get(palette, (not signed, ""))
     return name if fits == signed else "RdBu_r" if signed else "viridis"
 
 
 def place(value: Float, scale: str) -> Float:
-    """Return where sizes of 0 to 1 stand on a scale, 0 to 1."""
+    """Return positions, 0 to 1, of sizes from 0 to 1 on a scale."""
     shares = np.clip(value, 0.0, 1.0)
     if scale == "sqrt":
         return np.asarray(np.sqrt(shares))
@@ -52,10 +52,10 @@ def place(value: Float, scale: str) -> Float:
 
 
 def text_colours(palette: str, scale: str, *, signed: bool) -> ListedColormap:
-    """Return the colours behind a text, of values from zero, or from minus the top of the scale, to its top.
+    """Return background colours of text for values from zero, or from minus the top of the scale, to its top.
 
-    One hue grows over the white page; the map holds the scale, so that values are divided by its top and
-    nothing else.
+    One hue intensifies from white. The map includes the scale, so that values need only be divided by its
+    top.
     """
     t = np.linspace(-1.0 if signed else 0.0, 1.0, (2 if signed else 1) * _LEVELS + 1)
     alpha = place(np.abs(t), scale) ** 0.8

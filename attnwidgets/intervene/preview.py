@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.interventions import Intervention
-    from attnwidgets.tracing.predictions import Prediction
+    from attnwidgets.tracing.prediction import Prediction
 
 # Outputs of the first blocks of a trace, by stack; they are freed with the trace.
 _outputs_of: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()

@@ -290,7 +290,7 @@ class FeatureActivations(Explanation):
         numbers = [fired.feature for fired in self.ranked(_SHOWN)] or [0]
         return self.feature(numbers if len(numbers) > 1 else numbers[0])
 
-    def plot(  # type: ignore[override]
+    def plot(
         self,
         *,
         target: int | str | None = None,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.text.display import visible
 
 if TYPE_CHECKING:
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 
 MOST = 100
 """Number of predictions that a trace keeps."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One possible output: its label, its probability, and its id among tokens or classes."""
-
-    label: str
-    probability: float
-    id: int
 
 
 def predict(

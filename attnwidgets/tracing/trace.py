@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attnwidgets.tracing.predictions import Prediction
+    from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference

@@ -14,8 +14,7 @@ from attnwidgets.evaluate import infidelity
 from attnwidgets.evaluate.metrics.infidelity import mean_squared_error
 from attnwidgets.explanations import Attributions
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
-from attnwidgets.explanations.targets.target_set import asked
-from attnwidgets.tracing.gradients.differentiable import differentiable
+from attnwidgets.explanations.targets.target_set import resolve_target_set
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
@@ -51,13 +50,14 @@ def test_the_formula_on_embeddings_equals_captum(shared: Path) -> None:
     model = hf.AutoModelForCausalLM.from_pretrained(folder / "models" / "tiny_llama").eval()
     arrays = np.load(folder / "captum_llama.npz")
     trace = aw.trace(model, None, input_ids=arrays["input_ids"].tolist())
-    question = asked(trace, 19, None, "test")
-    found = embedding_gradients(trace, question, "test", "self")
+    targets = resolve_target_set(trace, 19, None, "test")
     noise = torch.from_numpy(arrays["infid.noise"])
-    products = (noise * found.gradients[0]).sum((1, 2))
-    with differentiable(trace, "test") as run, torch.no_grad():
-        after = question.scores(run({"self": found.embeddings - noise}).outputs)[0]
-    error = mean_squared_error(products, found.scores[0] - after)
+    with embedding_gradients(trace, targets, "test", "self") as model:
+        ((gradient, embeddings),) = model.at()
+        after = targets.scores(model.run({"self": embeddings - noise}).outputs)[0].detach()
+        before = model.scores()[0]
+    products = (noise * gradient).sum((1, 2))
+    error = mean_squared_error(products, before - after)
     np.testing.assert_allclose(error, arrays["infidelity.gradxinput_local"][0], rtol=1e-3)
 
 

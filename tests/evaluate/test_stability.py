@@ -13,7 +13,7 @@ import transformers as hf
 import attnwidgets as aw
 from attnwidgets.evaluate import stability
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
-from attnwidgets.explanations.targets.target_set import asked
+from attnwidgets.explanations.targets.target_set import resolve_target_set
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
@@ -28,13 +28,14 @@ def classified() -> Any:
 
 
 def full_gradients(trace: Any) -> Any:
-    found = embedding_gradients(trace, asked(trace, 19, None, "test"), "test", "self")
-    return found.gradients[0]
+    with embedding_gradients(trace, resolve_target_set(trace, 19, None, "test"), "test", "self") as model:
+        return next(model.at())[0][0]
 
 
 def full_product(trace: Any) -> Any:
-    found = embedding_gradients(trace, asked(trace, 19, None, "test"), "test", "self")
-    return found.gradients[0] * found.embeddings
+    with embedding_gradients(trace, resolve_target_set(trace, 19, None, "test"), "test", "self") as model:
+        gradient, embeddings = next(model.at())
+    return (gradient * embeddings)[0]
 
 
 def test_max_sensitivity_equals_captum(shared: Path) -> None:

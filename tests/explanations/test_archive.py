@@ -9,9 +9,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from attnwidgets.explanations import Attributions, MixingMap
-from attnwidgets.explanations.explanation import Outcome, Outcomes
+from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.results.archive import ArchiveError, load
+from attnwidgets.tracing.prediction import Prediction
 from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = ("</script>", "nul\0", "\u202eevil", "a\ud800b", '"quoted"', "日本")
@@ -24,7 +25,7 @@ def hostile_map() -> MixingMap:
 
 
 def predicting_map() -> MixingMap:
-    given = Outcomes("next token", (Outcome(" Paris", 0.77, 12),))
+    given = Outcomes("next token", (Prediction(" Paris", 0.77, 12),))
     return attention_map(predictions=given, warning="7 of 9 tokens", trace_id="abc")
 
 
@@ -233,3 +234,28 @@ def test_a_description_that_is_no_json_is_refused(tmp_path):
     (folder / "explanation.json").write_text("{")
     with pytest.raises(ArchiveError, match="not JSON"):
         load(folder)
+
+
+def before_stacks(described: dict) -> dict:
+    """A description as it was written when `stack` was called "stream"."""
+    old = {name: before_stacks(value) if name == "map" else value for name, value in described.items()}
+    old["stream"] = old.pop("stack")
+    return old
+
+
+@pytest.mark.parametrize("name", ["old.safetensors", "old"])
+def test_files_that_call_a_stack_stream_still_open(name, tmp_path, monkeypatch):
+    by_layer = MixingMap(shares(2, 3, 3), query=list("abc"), stack="encoder")
+    saved = Attributions([0.5, -0.1, 0.2], axis=by_layer.key, map=by_layer, stack="encoder")
+    described, arrays = saved.to_description()
+    monkeypatch.setattr(Attributions, "to_description", lambda _: (before_stacks(described), arrays))
+    found = load(saved.save(tmp_path / name))
+    assert (found.stack, found.map.stack) == ("encoder", "encoder")
+    np.testing.assert_array_equal(found.map.values, by_layer.values)
+
+
+def test_pickles_of_old_name_the_same_function_and_open():
+    saved = attention_map(stack="decoder")
+    function, (described, arrays) = saved.__reduce__()
+    assert f"{function.__module__}.{function.__qualname__}" == "attnwidgets.explanations.explanation.restore"
+    assert function(before_stacks(described), arrays).stack == "decoder"

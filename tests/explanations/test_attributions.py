@@ -24,9 +24,7 @@ def test_one_target_of_several():
     np.testing.assert_array_equal(two_targets().select(-2).values, VALUES[0])
     with pytest.raises(IndexError, match="target 2 is out of range: there are targets 0 to 1"):
         two_targets().select(2)
-    with pytest.raises(
-        IndexError, match=r"target 'ar' is not there; there is 'are', 'is'. Did you mean 'are'"
-    ):
+    with pytest.raises(IndexError, match=r"target 'ar' is not one of 'are', 'is'. Did you mean 'are'"):
         two_targets().select("ar")
 
 

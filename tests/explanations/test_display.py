@@ -19,12 +19,12 @@ class FakeView:
 
 @pytest.fixture
 def notebook(monkeypatch):
-    monkeypatch.setattr(module, "_ipython", lambda: SimpleNamespace(kernel=object()))
+    monkeypatch.setattr(module, "running_shell", lambda: SimpleNamespace(kernel=object()))
 
 
 @pytest.fixture
 def no_notebook(monkeypatch):
-    monkeypatch.setattr(module, "_ipython", lambda: None)
+    monkeypatch.setattr(module, "running_shell", lambda: None)
 
 
 def test_in_a_notebook_the_widget_comes_with_a_picture(notebook, monkeypatch):
@@ -40,7 +40,7 @@ def test_without_a_kernel_there_is_the_picture(no_notebook):
 
 
 def test_a_terminal_gets_text(monkeypatch):
-    monkeypatch.setattr(module, "_ipython", SimpleNamespace)
+    monkeypatch.setattr(module, "running_shell", SimpleNamespace)
     assert set(attention_map()._repr_mimebundle_()) == {"text/plain"}
 
 

@@ -184,7 +184,7 @@ def test_values_that_are_not_numbers_are_refused(bad):
     ("values", "options", "message"),
     [
         (np.zeros(3), {}, r"shape \(3,\)"),
-        (np.zeros((1, 2, 3)), {}, r"shape \(2, 3\).*ask for \(2, 2\)"),
+        (np.zeros((1, 2, 3)), {}, r"shape \(2, 3\).*need \(2, 2\)"),
         (np.zeros((2, 2, 2)), {"layers": [0]}, "layers names 1 layers, values has 2"),
         (
             np.zeros((1, 2, 2)),

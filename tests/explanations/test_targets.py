@@ -103,7 +103,7 @@ def test_embeddings_and_functions(classified: Any) -> None:
         of(trace, aw.targets.embedding_dot([1, 2, 3])).score(outputs(trace))
     with pytest.raises(ValueError, match=r"lrp needs a target.*it has no head.*embedding_norm"):
         of(trace, None)
-    with pytest.raises(ValueError, match="is not one logit"):
+    with pytest.raises(ValueError, match="is not a single logit"):
         of(trace, first, logit=True)
 
 
@@ -120,11 +120,11 @@ def test_several_targets_keep_their_order(classified: Any) -> None:
         ("classified", "positiv", ValueError, "'negative', 'positive'. Did you mean 'positive'?"),
         ("classified", 2, IndexError, "the classes are 0 to 1"),
         ("classified", aw.targets.token(3), ValueError, r"predicts classes, not tokens"),
-        ("classified", aw.targets.span(1, 2), ValueError, "predicts the next token"),
+        ("classified", aw.targets.span(1, 2), ValueError, "predict the next token"),
         ("classified", 1.5, TypeError, "target is a float"),
         ("generated", "the cat", ValueError, r"is \d tokens for this model, .* and a target is one"),
         ("generated", 262, IndexError, "the token ids are 0 to 261"),
-        ("generated", "", ValueError, "is no token at all"),
+        ("generated", "", ValueError, "is not a token"),
         ("generated", aw.targets.token(1, position=99), IndexError, "position 99 is out of range"),
         ("generated", aw.targets.span(0, 2), IndexError, "starts at 1 or later"),
         ("generated", aw.targets.label("positive"), ValueError, "predicts tokens, not classes"),

@@ -193,8 +193,8 @@ def test_an_explanation_that_is_returned_keeps_where_it_comes_from():
         (lambda t: np.ones((4, 3)), ValueError, r"here \(2, 3, 4, 4\), \(2, 4, 4\), \(4, 4\), \(4,\)"),
         (lambda t: np.ones(3), ValueError, r"mine returned shape \(3,\)"),
         (lambda t: 1.0, ValueError, r"mine returned shape \(\)"),
-        (lambda t: "numbers", TypeError, r"mine returned a str that is no array of numbers"),
-        (lambda t: {"a": 1}, TypeError, r"mine returned a dict that is no array"),
+        (lambda t: "numbers", TypeError, r"mine returned a str that is not a numeric array"),
+        (lambda t: {"a": 1}, TypeError, r"mine returned a dict that is not a numeric array"),
         (lambda t: np.full((4, 4), np.nan), ValueError, r"16 values that are NaN or infinite"),
     ],
 )
@@ -266,7 +266,7 @@ def test_inputs_grow_and_repeat():
             lambda t: np.ones((len(t.tokens),) * 2),
             r"1 at query 0 \('a'\), key 1 \('b'\), a key that",
         ),
-        ("causal", lambda t: np.ones(len(t.tokens)), r"'causal' is about maps, and Attributions were"),
+        ("causal", lambda t: np.ones(len(t.tokens)), r"'causal' applies to maps, and Attributions were"),
         ("equals:rollout", lambda t: np.ones(len(t.tokens)), r"Attributions \[source 1\] was returned"),
         ("equals:attention", right, r"MixingMap \[layer 1, query 1, key 1\] was returned, and attention is"),
     ],
@@ -323,7 +323,7 @@ def test_an_error_is_shown_with_its_input_and_the_users_lines():
     assert "return traced.attention_layer(0)[1]" in found.traceback
     assert "checking.py" not in found.traceback
     assert report.mark == "raises IndexError"
-    open_ones = [result for result in report.results if result.word == "not asked"]
+    open_ones = [result for result in report.results if result.word == "not checked"]
     assert [result.unasked for result in open_ones] == ["the function does not run"]
     with pytest.raises(IndexError):
         explain(given(heads=1), "mine")
@@ -412,7 +412,7 @@ def test_a_function_that_turns_out_to_need_a_model_is_greyed_where_there_is_none
     assert entry.mark == ""
     assert entry.refusal(given()).startswith("needs the model")
     assert entry.refusal(real) == ""
-    with pytest.raises(ValueError, match="trace cannot serve 'mine', which needs the model"):
+    with pytest.raises(ValueError, match="trace does not suit 'mine', which needs the model"):
         check("mine", given())
 
 
@@ -431,7 +431,7 @@ def test_parts_of_a_logit_must_sum_to_it():
     report = checked(parts, "complete", needs="logits", trace=decoder)
     assert methods()["mine"].mark == ""
     assert check("mine", decoder).passed
-    assert report.results[0].word == "not asked"
+    assert report.results[0].word == "not checked"
     checked(lambda traced: parts(traced, 0.5), "sums_to_logit", needs="logits")
     failing = check("mine", decoder)
     assert failing.failing == ("sums_to_logit",)

@@ -1,4 +1,4 @@
-"""Gradients of a target by attention weights: what signed attention and Chefer's rules are made of."""
+"""Gradients of a target by attention weights, for signed attention and Chefer's rules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionGradients:
-    """Attention and a number's gradients by it, of one pass.
+    """Attention weights and a score's gradients by them, from one pass.
 
     Attributes:
         weights: By stack and layer, attention [head, query, key], float64.
-        gradients: The same of the gradients.
-        score: The number.
+        gradients: By stack and layer, gradients of the same shape.
+        score: The score.
     """
 
     weights: Mapping[str, tuple[NDArray[np.float64], ...]]
@@ -45,32 +45,31 @@ def attention_gradients(
     hidden_states: bool = False,
     relevance: bool = False,
 ) -> AttentionGradients:
-    """Return attention weights of every stack with a number's gradients by them; one pass forward and back.
+    """Return attention weights of every stack with a score's gradients by them; one pass forward and back.
 
     Args:
         trace: A trace whose attention was recorded.
-        score_of: Takes the model's outputs of a batch of one and returns the number, [1].
+        score_of: Takes the model's outputs for a batch of one and returns the score, [1].
         method: The method's name, for messages.
         hidden_states: Whether the outputs must hold hidden states.
-        relevance: Whether the gradients are those that the rules of AttnLRP make, so that attention times
-            gradient is its relevance.
+        relevance: Whether to take gradients under the rules of AttnLRP, so that attention times gradient is
+            the attention's relevance.
 
     Raises:
-        UnsupportedModelError: Where the model's attention cannot be recorded.
-        ValueError: Where gradients are NaN or all zero; the message names the layer. Also as `differentiable`
-            says.
+        UnsupportedModelError: If the model's attention cannot be recorded.
+        ValueError: If gradients are NaN or all zero; the message names the layer. See also `differentiable`.
     """
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.gradients.gradient_checks import diagnosis
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
-    with differentiable(trace, method) as run, ExitStack() as stack:
+    with differentiable(trace, method) as run, ExitStack() as exits:
         during: Callable[[], AbstractContextManager[Any]] = nullcontext
         if relevance:
             from attnwidgets.relevance.activations import single_activations
             from attnwidgets.relevance.rules import Rules
 
-            stack.enter_context(single_activations(run.model))
+            exits.enter_context(single_activations(run.model))
             during = partial(Rules, "attnlrp")
         graph = run(keep=("weights",), hidden_states=hidden_states, during=during)
         stacks = [name for name in trace.stacks if graph.weights.get(name)]
@@ -81,20 +80,16 @@ def attention_gradients(
                 "aw.input_x_gradient and aw.integrated_gradients need none."
             )
         score = score_of(graph.outputs)
-        flat = [(name, layer) for name in stacks for layer in graph.weights[name]]
-        found = gradients(score, [layer for _, layer in flat], again=True)
-        whole = [bool(one.isfinite().all()) for one in found]
-        if not all(whole) or not any(bool(one.any()) for one in found):
-            name = flat[whole.index(False)][0] if not all(whole) else stacks[0]
+        owners = [name for name in stacks for _ in graph.weights[name]]
+        by_weight = gradients(score, [layer for name in stacks for layer in graph.weights[name]], again=True)
+        finite = [bool(gradient.isfinite().all()) for gradient in by_weight]
+        if not all(finite) or not any(bool(gradient.any()) for gradient in by_weight):
+            name = stacks[0] if all(finite) else owners[finite.index(False)]
             raise ValueError(diagnosis(score, graph, "decoder" if name == "cross" else name, method))
-        weights: dict[str, list[NDArray[np.float64]]] = {name: [] for name in stacks}
-        by: dict[str, list[NDArray[np.float64]]] = {name: [] for name in stacks}
-        for (name, layer), gradient in zip(flat, found, strict=True):
-            weights[name].append(_array(layer))
-            by[name].append(_array(gradient))
+        arrays = map(_array, by_weight)
         return AttentionGradients(
-            {name: tuple(layers) for name, layers in weights.items()},
-            {name: tuple(layers) for name, layers in by.items()},
+            {name: tuple(map(_array, graph.weights[name])) for name in stacks},
+            {name: tuple(next(arrays) for _ in graph.weights[name]) for name in stacks},
             float(score.detach()[0]),
         )
 

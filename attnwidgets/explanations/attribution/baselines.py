@@ -1,10 +1,11 @@
-"""Baselines: what stands for "no information" where a method compares an input with one."""
+"""Baselines: embeddings that stand for missing information."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice, suggest
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.targets.resolve import token_id, tokenizer_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 NAMES = ("pad", "mask", "mean", "zero")
-"""Baselines by name: the embedding of the padding token or of the mask, the mean over all words, zeros."""
+"""Named baselines: the embedding of the padding token or of the mask token, the mean of all, or zeros."""
 
 _IDS_AT_ONCE = 4096
 
@@ -26,13 +27,13 @@ def baseline_embeddings(
     Args:
         trace: The trace.
         model: Its model, borrowed.
-        embeddings: What the tokens are read as.
+        embeddings: The embeddings of the text's tokens.
         baseline: A name in `NAMES`, a token by its string or id, numbers [dim] or [token, dim], or None: the
             padding token, else the mask, else the mean.
         method: The method's name, for messages.
 
     Raises:
-        ValueError: Where there is no such baseline, or numbers of another shape.
+        ValueError: If there is no such baseline, or numbers have another shape.
     """
     import torch
 
@@ -42,30 +43,27 @@ def baseline_embeddings(
         baseline = baseline if table is not None else "mean"
     if isinstance(baseline, str) and baseline in NAMES:
         return _named(trace, table, embeddings, baseline, method), baseline
-    if isinstance(baseline, str) or (
-        not isinstance(baseline, bool) and hasattr(baseline, "__index__") and not hasattr(baseline, "shape")
-    ):
-        if isinstance(baseline, str) and tokenizer_of(trace) is None:
-            known = ", ".join(map(repr, NAMES))
-            raise ValueError(f"baseline {baseline!r} is not one of {known}.{suggest(baseline, NAMES)}")
+    is_number = hasattr(baseline, "__index__") and not isinstance(baseline, bool)
+    if isinstance(baseline, str) or (is_number and not hasattr(baseline, "shape")):
         index = _token(trace, baseline) if isinstance(baseline, str) else int(baseline)
         return _row(table, index, embeddings, method), f"token {baseline!r}"
     given = torch.as_tensor(baseline, dtype=embeddings.dtype, device=embeddings.device)
     if given.shape not in (embeddings.shape, embeddings.shape[1:]):
         raise ValueError(
-            f"baseline has shape {tuple(given.shape)}; taken are [dim] and [token, dim], here "
+            f"baseline has shape {tuple(given.shape)}; accepted shapes are [dim] and [token, dim], here "
             f"({embeddings.shape[1]},) and {tuple(embeddings.shape)}."
         )
     return given.expand_as(embeddings), "given"
 
 
 def _token(trace: Trace, baseline: str) -> int:
+    if tokenizer_of(trace) is None:
+        require_choice("baseline", baseline, NAMES)
     try:
         return token_id(trace, baseline, "baseline")
     except ValueError as error:
-        known = ", ".join(map(repr, NAMES))
         raise ValueError(
-            f"baseline {baseline!r} is neither one of {known} nor one token of this model."
+            f"baseline {baseline!r} is neither one of {listed(NAMES)} nor one token of this model."
             f"{suggest(baseline, NAMES)}"
         ) from error
 
@@ -76,7 +74,7 @@ def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str,
     if name == "zero":
         return torch.zeros_like(embeddings)
     if name == "mean":
-        mean: Tensor = embeddings.mean(0) if table is None else _mean(table, embeddings)
+        mean = embeddings.mean(0) if table is None else _mean(table, embeddings)
         return mean.expand_as(embeddings)
     index = _special(trace, name)
     if index is None:
@@ -88,7 +86,7 @@ def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str,
 
 
 def _table(model: nn.Module) -> Any:
-    """Return the table of words, or None where the model reads no words."""
+    """Return the largest table of word embeddings, or None if the model reads no words."""
     from attnwidgets.tracing.block_names import word_embeddings
 
     tables = word_embeddings(model)
@@ -104,7 +102,7 @@ def _special(trace: Trace, name: str) -> int | None:
 
 
 def _rows(table: Any, ids: Tensor, like: Tensor) -> Tensor:
-    # Where its rows end up: an offloaded table has no device of its own.
+    # On the device of the embeddings: an offloaded table has none of its own.
     return table(ids.to(like.device).unsqueeze(0))[0].detach().to(like)
 
 
@@ -113,7 +111,7 @@ def _row(table: Any, index: int, embeddings: Tensor, method: str) -> Tensor:
 
     if table is None:
         raise ValueError(
-            f"{method}: this model reads no tokens, so none is a baseline; pass 'mean' or 'zero'."
+            f"{method}: this model reads no tokens, so a token cannot be the baseline; pass 'mean' or 'zero'."
         )
     if not 0 <= index < table.num_embeddings:
         raise ValueError(

@@ -21,7 +21,7 @@ from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
-from attnwidgets.explanations.targets.target_set import TargetSet, asked
+from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,27 +35,27 @@ PAPER = "Chefer et al. 2021, Generic Attention-model Explainability"
 
 @dataclass(frozen=True)
 class _Rules:
-    """How heads are joined and layers multiplied; see `chefer`."""
+    """How to reduce heads and multiply layers; see `chefer`."""
 
     clamp: bool
     head_reduce: str
     identity: bool
     order: str
     start_layer: int
-    places: tuple[int, ...] = ()
+    discarded: tuple[int, ...] = ()
 
-    def joined(self, products: Float) -> Float:
-        """Return one matrix [query, key] of gradient times attention [head, query, key] (equation 5)."""
-        kept = products.clip(min=0) if self.clamp else products
-        found: Float = kept.sum(0) if self.head_reduce == "sum" else kept.mean(0)
-        if not self.places:
-            return found
-        left = drop_columns(found, self.places)
-        # Rows are no shares here: they keep their size instead of summing to one.
-        before, after = np.abs(found).sum(-1, keepdims=True), np.abs(left).sum(-1, keepdims=True)
-        return left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
+    def reduce_heads(self, products: Float) -> Float:
+        """Return one matrix [query, key] from gradient times attention [head, query, key] (equation 5)."""
+        products = products.clip(min=0) if self.clamp else products
+        matrix: Float = products.sum(0) if self.head_reduce == "sum" else products.mean(0)
+        if not self.discarded:
+            return matrix
+        rest = drop_columns(matrix, self.discarded)
+        # These rows are not shares: they keep their size instead of summing to one.
+        before, after = np.abs(matrix).sum(-1, keepdims=True), np.abs(rest).sum(-1, keepdims=True)
+        return rest * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
 
-    def passed(self, layer: Float, before: Float) -> Float:
+    def pass_layer(self, layer: Float, before: Float) -> Float:
         """Return relevance after a layer of self-attention (equation 6)."""
         step = layer + np.eye(len(layer)) if self.identity else layer
         return step @ before if self.order == "output_first" else before @ step
@@ -101,53 +101,58 @@ def chefer(
     is AttnLRP's (`aw.lrp`), and the result says so.
 
     Args:
-        trace: What `aw.trace` returned.
-        target: A class or a token by name or number, anything of `aw.targets`, a function of the outputs;
-            what the model predicts by default.
-        foil: What the target is contrasted with: gradients of target - foil.
+        trace: {trace}
+        target: {target}
+        foil: {foil}
         rule: "iccv2021" as above, or "cvpr2021".
-        row: The token from which the target is read. By default where a token is predicted; of a class the
-            last token where attention is causal, else the first ([CLS]).
-        clamp: Whether negative products are set to zero; lectures also show them kept.
+        row: The token from which the target is read. By default the position at which a token is predicted;
+            for a class, the last token if attention is causal, else the first ([CLS]).
+        clamp: Whether to set negative products to zero; lectures also show them kept.
         head_reduce: "mean" as published, or "sum".
-        identity: Whether R + A' R is taken (the residual connection), or A' R alone.
+        identity: Whether to use R + A' R (the residual connection), or A' R alone.
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
         start_layer: Number of the layer to start from.
-        discard: Tokens that nothing is drawn from: "first", "special" or positions. In every layer their
-            columns of A'_l are set to zero, and what is left of a row is scaled until its absolute values sum
-            to what they did; a row with nothing left stays zero. Of an encoder-decoder these are tokens of
-            the result: the source's, in the encoder's attention and in the decoder's to it, or the decoder's.
-        unit: What the result is read in: "token" by default; coarser units are sums of tokens.
-        stack: Of an encoder-decoder, "encoder" (the default) for the source's tokens, "decoder" for those
+        discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
+            columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute
+            values; a row with nothing left stays zero. In an encoder-decoder these are tokens of the result:
+            the source's (in the encoder's attention and in the decoder's attention to it), or the decoder's.
+        unit: {unit}
+        stack: In an encoder-decoder, "encoder" (the default) for the source's tokens, "decoder" for those
             that the decoder read.
 
     Returns:
-        Attributions [source]: not negative where `clamp` is on. With `identity` the token that is read is
-        among its own sources with 1 for the residual connection. `.map` [layer, query, key] is R up to
-        every layer (of an encoder-decoder's source, R_c up to every layer of the decoder).
+        Attributions [source]: not negative if `clamp` is on. With `identity`, the token from which the target
+        is read is among its own sources, with 1 for the residual connection. `.map` [layer, query, key] is R
+        up to every layer (for an encoder-decoder's source, R_c up to every layer of the decoder).
 
     Raises:
-        ValueError: For an unknown option, stack or unit; a `discard` that leaves nothing or names nothing;
-            where the target must be named, or is a list; where gradients are NaN or all zero (the message
-            names the layer) or cannot be had; where attention is not recorded (`UnsupportedModelError`).
-        TypeError, IndexError: Where `target` names nothing the model returns, or there is no such row, layer
-            or position.
+        ValueError: For an unknown option, stack or unit; for a `discard` that leaves nothing or names
+            nothing; if the target must be named, or is a list; if gradients are NaN or all zero (the message
+            names the layer) or unavailable; if attention is not recorded (`UnsupportedModelError`).
+        TypeError, IndexError: {no_target} Also for a row, layer or position out of range.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> relevance = aw.chefer(trace)
+        >>> relevance.map.axis_names
+        ('layer', 'query', 'key')
     """
     require_choice("rule", rule, ("iccv2021", "cvpr2021"))
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
     require_choice("order", order, ("output_first", "input_first"))
-    question = asked(trace, target, foil, "chefer").single("chefer")
+    targets = resolve_target_set(trace, target, foil, "chefer").single("chefer")
     stack = embedding_stack(trace, stack)
     count = trace.n_layers(stack)
     if not 0 <= start_layer < count:
         raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
-    places = discard_positions(discard, key_unit, "chefer")
-    found = _weighted(trace, question) if rule == "cvpr2021" else _gradients(trace, question)
-    rules = _Rules(clamp, head_reduce, identity, order, start_layer, places)
-    relevance = _across(found, rules) if source == "cross" else _within(found, stack, rules)
-    place = _row(trace, question, source, row)
+    rules = _Rules(
+        clamp, head_reduce, identity, order, start_layer, discard_positions(discard, key_unit, "chefer")
+    )
+    gradients = _gradients(trace, targets) if rule == "iccv2021" else _relevance_gradients(trace, targets)
+    relevance = _across(gradients, rules) if source == "cross" else _within(gradients, stack, rules)
+    row = _resolve_row(trace, targets, source, row)
     options: dict[str, Any] = {
         "rule": rule,
         "clamp": clamp,
@@ -155,11 +160,19 @@ def chefer(
         "identity": identity,
         "order": order,
         "start_layer": start_layer,
-        "row": place,
+        "row": row,
         "discard": discard,
     }
-    common = provenance_of(trace, stack, "chefer", paper=PAPER, options=options, notes=question.notes)
-    common["provenance"] |= {"title": "Chefer's relevance", "steps": _departures(options, key_unit.name)}
+    common = provenance_of(
+        trace,
+        stack,
+        "chefer",
+        title="Chefer's relevance",
+        paper=PAPER,
+        options=options,
+        notes=targets.notes,
+        facts={"steps": _departures(options, key_unit.name)},
+    )
     query, key = trace.axes(source)
     own = next(iter(key.units))
     layers = MixingMap(
@@ -172,25 +185,25 @@ def chefer(
         **(common | {"stack": source}),
     )
     attributions = Attributions(
-        relevance[-1][place], axis=key, unit=own, map=layers, **question.names(), **common
+        relevance[-1][row], axis=key, unit=own, map=layers, **targets.names(), **common
     )
-    return attributions if unit is None or unit == own else attributions.to(unit)
+    return attributions if unit is None else attributions.to(unit)
 
 
-def _gradients(trace: Trace, question: TargetSet, *, relevance: bool = False) -> AttentionGradients:
+def _gradients(trace: Trace, targets: TargetSet, *, relevance: bool = False) -> AttentionGradients:
     return attention_gradients(
         trace,
-        lambda outputs: question.scores(outputs)[0],
+        lambda outputs: targets.scores(outputs)[0],
         "chefer",
-        hidden_states=question.hidden_states,
+        hidden_states=targets.hidden_states,
         relevance=relevance,
     )
 
 
-def _weighted(trace: Trace, question: TargetSet) -> AttentionGradients:
-    """Return gradients by attention with, in place of attention, its relevance."""
+def _relevance_gradients(trace: Trace, targets: TargetSet) -> AttentionGradients:
+    """Return gradients by attention, with the attention's relevance in place of its weights."""
     trusted(trace, "chefer", force=False)
-    plain, ruled = _gradients(trace, question), _gradients(trace, question, relevance=True)
+    plain, ruled = _gradients(trace, targets), _gradients(trace, targets, relevance=True)
     relevance = {
         stack: tuple(ruled.product(stack, layer) for layer in range(len(layers)))
         for stack, layers in ruled.weights.items()
@@ -198,56 +211,55 @@ def _weighted(trace: Trace, question: TargetSet) -> AttentionGradients:
     return AttentionGradients(relevance, plain.gradients, plain.score)
 
 
-def _within(found: AttentionGradients, stack: str, rules: _Rules) -> list[Float]:
-    """Return relevance up to every layer of a stack that attends to itself."""
-    count = len(found.weights[stack])
-    state = np.eye(found.weights[stack][0].shape[-1])
-    states = []
-    for layer in range(rules.start_layer, count):
-        state = rules.passed(rules.joined(found.product(stack, layer)), state)
-        states.append(state)
-    return states
+def _within(gradients: AttentionGradients, stack: str, rules: _Rules) -> list[Float]:
+    """Return relevance [query, key] up to every layer of a stack that attends to itself."""
+    n_layers, n_tokens = len(gradients.weights[stack]), gradients.weights[stack][0].shape[-1]
+    relevance = [np.eye(n_tokens)]
+    for layer in range(rules.start_layer, n_layers):
+        step = rules.reduce_heads(gradients.product(stack, layer))
+        relevance.append(rules.pass_layer(step, relevance[-1]))
+    return relevance[1:]
 
 
-def _across(found: AttentionGradients, rules: _Rules) -> list[Float]:
+def _across(gradients: AttentionGradients, rules: _Rules) -> list[Float]:
     """Return the decoder's relevance to the source [target, source] up to every layer of the decoder."""
-    encoder = _normalized(_within(found, "encoder", rules)[-1])
-    own = np.eye(found.weights["decoder"][0].shape[-1])
-    state = np.zeros((len(own), len(encoder)))
-    states = []
-    for layer in range(len(found.weights["cross"])):
-        # Tokens of the source are left out, and the decoder reads its own here.
-        inside = replace(rules, places=()).joined(found.product("decoder", layer))
-        own = rules.passed(inside, own)
-        state = state + inside @ state
-        state = state + _normalized(own).T @ rules.joined(found.product("cross", layer)) @ encoder
-        states.append(state)
-    return states
+    encoder = _normalized(_within(gradients, "encoder", rules)[-1])
+    decoder = np.eye(gradients.weights["decoder"][0].shape[-1])
+    relevance = np.zeros((len(decoder), len(encoder)))
+    by_layer = []
+    for layer in range(len(gradients.weights["cross"])):
+        # Discarded tokens are the source's, and here the decoder reads its own.
+        step = replace(rules, discarded=()).reduce_heads(gradients.product("decoder", layer))
+        decoder = rules.pass_layer(step, decoder)
+        relevance = relevance + step @ relevance
+        cross = rules.reduce_heads(gradients.product("cross", layer))
+        relevance = relevance + _normalized(decoder).T @ cross @ encoder
+        by_layer.append(relevance)
+    return by_layer
 
 
 def _normalized(relevance: Float) -> Float:
-    """Return relevance with what was added to the identity divided by its rows' sums (equations 8 and 9)."""
-    same = np.eye(len(relevance))
-    return shares(relevance - same) + same
+    """Return relevance whose difference from the identity is divided by its row sums (equations 8 and 9)."""
+    identity = np.eye(len(relevance))
+    return shares(relevance - identity) + identity
 
 
-def _row(trace: Trace, question: TargetSet, source: str, row: int | None) -> int:
-    """Return the query that the target is read from."""
+def _resolve_row(trace: Trace, targets: TargetSet, source: str, row: int | None) -> int:
+    """Return the number of the query from which the target is read."""
     count = len(trace.axes(source)[0])
     if row is None:
-        position = question.targets[0].position
+        position = targets.targets[0].position
         if position is not None:
             return position
-        last = source == "cross" or trace.is_causal(source)
-        return count - 1 if last else 0
+        return count - 1 if source == "cross" or trace.is_causal(source) else 0
     if not -count <= row < count:
         raise IndexError(f"row {row} is out of range: the tokens are 0 to {count - 1}.")
     return row % count
 
 
 def _departures(options: dict[str, Any], unit: str) -> list[str]:
-    """Return in words where options depart from the published rules."""
-    departs = {
+    """Return the options that depart from the published rules, in words."""
+    departures = {
         "attention's relevance (AttnLRP) instead of attention": options["rule"] == "cvpr2021",
         "negative products kept": not options["clamp"],
         "sum over heads": options["head_reduce"] == "sum",
@@ -255,5 +267,5 @@ def _departures(options: dict[str, Any], unit: str) -> list[str]:
         "input first": options["order"] == "input_first",
         f"from layer {options['start_layer']}": options["start_layer"] > 0,
     }
-    left_out = discard_note(options["discard"], unit)
-    return [*(words for words, true in departs.items() if true), *([left_out] if left_out else [])]
+    departures[discard_note(options["discard"], unit)] = options["discard"] is not None
+    return [words for words, departs in departures.items() if words and departs]

@@ -1,63 +1,191 @@
-"""Gradients of targets by the embeddings of a stack's tokens: what saliency and its kin are made of."""
+"""Gradients of targets by the embeddings of a stack's tokens, checked; for every gradient method."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets._errors import require_choice
+from attnwidgets._progress import progress
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, resolve_stack
+from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
+    from numpy.typing import ArrayLike
     from torch import Tensor
 
-    from attnwidgets.explanations.targets.target_set import TargetSet
-    from attnwidgets.tracing.gradients.differentiable import Graph
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.tracing.gradients.differentiable import Graph, Runner
     from attnwidgets.tracing.trace import Trace
 
 Reduce = Literal["l2", "l1", "sum", "mean", "mean_abs", "mean_square"]
 
-REDUCTIONS = ("l2", "l1", "sum", "mean", "mean_abs", "mean_square")
-"""How the numbers of an embedding's dimensions become one: its length, the sum of absolute values, the signed
-sum, and these divided by the number of dimensions ("mean_square" takes no root)."""
+_REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "l2": lambda values: values.norm(dim=-1),
+    "l1": lambda values: values.abs().sum(-1),
+    "sum": lambda values: values.sum(-1),
+    "mean": lambda values: values.mean(-1),
+    "mean_abs": lambda values: values.abs().mean(-1),
+    "mean_square": lambda values: values.square().mean(-1),
+}
+
+# Bytes of mean gradients held at a time; for more targets than fit, the points run again.
+_HELD = 1 << 28
 
 
-def reduced(values: Tensor, how: Reduce) -> Tensor:
-    """Return [..., token] of values [..., token, dim]."""
-    if how == "l2":
-        return values.norm(dim=-1)
-    if how == "l1":
-        return values.abs().sum(-1)
-    if how == "mean_abs":
-        return values.abs().mean(-1)
-    if how == "mean_square":
-        return values.square().mean(-1)
-    return values.sum(-1) if how == "sum" else values.mean(-1)
+def reduce_dimensions(values: Tensor, how: Reduce) -> Tensor:
+    """Return [..., token] for values [..., token, dim].
+
+    Raises:
+        ValueError: If `how` is unknown.
+    """
+    require_reduction(how)
+    return _REDUCTIONS[how](values)
+
+
+def require_reduction(how: str) -> None:
+    """Raise ValueError if there is no such reduction."""
+    require_choice("reduce", how, tuple(_REDUCTIONS))
 
 
 @dataclass(frozen=True)
 class EmbeddingGradients:
-    """One pass and what came back from it.
+    """A traced model that returns every target's gradients at any embeddings of a stack.
+
+    Made by `embedding_gradients`, which holds the model while it is in use. Each gradient is checked: NaN and
+    infinity are refused, and so are zeros everywhere, with the layer where they arise. A pass that does not
+    fit into memory is refused before it runs.
 
     Attributes:
-        embeddings: What the tokens were read as [token, dim].
-        gradients: Of every target by them [target, token, dim], or what was read of each.
-        scores: The targets' numbers [target].
+        run: Runs the model on the trace's inputs.
+        targets: The targets.
+        stack: The stack whose embeddings are varied; those of the other stack stay as they are.
     """
 
-    embeddings: Tensor
-    gradients: Tensor
-    scores: Tensor
+    run: Runner
+    targets: TargetSet
+    stack: str
+
+    @cached_property
+    def _plain(self) -> Graph:
+        return self._without_gradients(None)
+
+    @property
+    def embeddings(self) -> Tensor:
+        """Embeddings of the text's own tokens [token, dim]."""
+        return leaf_of(self._plain, self.stack, self.run.purpose, self.run.trace).detach()[0]
+
+    def scores(self, embeddings: Tensor | None = None) -> Tensor:
+        """Return the score of every target [target], in float64; no gradients are taken.
+
+        Args:
+            embeddings: [token, dim]; the text's own by default.
+        """
+        import torch
+
+        graph = self._plain if embeddings is None else self._without_gradients({self.stack: embeddings[None]})
+        return torch.stack([score.double()[0] for score in self.targets.scores(graph.outputs)]).cpu()
+
+    def _without_gradients(self, embeddings: dict[str, Tensor] | None) -> Graph:
+        import torch
+
+        with torch.no_grad():
+            return self.run(embeddings, hidden_states=self.targets.hidden_states)
+
+    def at(
+        self, embeddings: Tensor | None = None, *, allow_zero: Sequence[bool] = ()
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the gradients of one target after the other, from one forward pass.
+
+        Args:
+            embeddings: [batch, token, dim]; the text's own, in a batch of one, by default.
+            allow_zero: For each target, whether its gradients may be zero everywhere; not, by default.
+
+        Yields:
+            Gradients and the embeddings they were taken at, [batch, token, dim] both.
+
+        Raises:
+            ValueError: If a target's gradients are NaN, infinite or all zero (the message names the layer),
+                or if memory is too short.
+        """
+        from attnwidgets.tracing.gradients.differentiable import gradients
+        from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
+
+        given = None if embeddings is None else {self.stack: embeddings}
+        graph = self.run(given, hidden_states=self.targets.hidden_states)
+        leaf = leaf_of(graph, self.stack, self.run.purpose, self.run.trace)
+        for number, score in enumerate(self.targets.scores(graph.outputs)):
+            gradient = gradients(score, [leaf], again=True)[0]
+            zero_is_fine = number < len(allow_zero) and allow_zero[number] and bool(gradient.isfinite().all())
+            if not (zero_is_fine or usable([gradient], graph)):
+                raise ValueError(diagnosis(score, graph, self.stack, self.run.purpose))
+            yield gradient, leaf.detach()
+
+    def means(
+        self, points: Callable[[slice], Tensor], weights: ArrayLike, batch_size: int
+    ) -> Iterator[Tensor]:
+        """Yield weighted means of gradients over several points, with a progress bar.
+
+        Args:
+            points: Takes a slice of the points and returns their embeddings [batch, token, dim]; the same
+                ones each time, as many targets make the points run more than once.
+            weights: Weight of every point [point].
+            batch_size: Number of points that run together; fewer where memory is short.
+
+        Yields:
+            Mean gradients [target, token, dim] in float64, of as many targets as fit into memory, in order.
+
+        Raises:
+            ValueError: If gradients are NaN or infinite at a point, or zero at all points.
+        """
+        import torch
+
+        from attnwidgets.tracing.pass_memory import together
+
+        own, share = self.embeddings, torch.as_tensor(weights, dtype=torch.float64)
+        size = together(self.run.model, self.run.trace, batch_size)
+        for targets in self.targets.parts(max(1, _HELD // (8 * own.numel()))):
+            mean = torch.zeros(len(targets.targets), *own.shape, dtype=torch.float64, device=own.device)
+            for first in progress(range(0, len(share), size), desc=self.run.purpose.replace("_", " ")):
+                batch = slice(first, first + size)
+                allowed = [batch.stop < len(share) or bool(so_far.any()) for so_far in mean]
+                found = replace(self, targets=targets).at(points(batch), allow_zero=allowed)
+                for number, (gradient, _) in enumerate(found):
+                    mean[number] += torch.einsum("s,std->td", share[batch].to(mean), gradient.double())
+            yield mean
+
+
+@contextmanager
+def embedding_gradients(
+    trace: Trace, targets: TargetSet, method: str, stack: str
+) -> Iterator[EmbeddingGradients]:
+    """Borrow a trace's model and yield what takes gradients at embeddings of a stack.
+
+    Args:
+        trace: A trace.
+        targets: The targets.
+        method: The method's name, for messages.
+        stack: The stack; see `embedding_stack`.
+
+    Raises:
+        ValueError: See `differentiable`.
+    """
+    from attnwidgets.tracing.gradients.differentiable import differentiable
+
+    with differentiable(trace, method) as run:
+        yield EmbeddingGradients(run, targets, stack)
 
 
 def embedding_stack(trace: TraceLike, stack: str | None) -> str:
     """Return the stack whose tokens are explained; "cross" has none of its own.
 
     Raises:
-        ValueError: Where there is no such stack.
+        ValueError: If the trace has no such stack.
     """
     stack = resolve_stack(trace, stack)
     if stack == "cross":
@@ -65,110 +193,91 @@ def embedding_stack(trace: TraceLike, stack: str | None) -> str:
     return stack
 
 
-def embedding_gradients(
-    trace: Trace,
-    asked: TargetSet,
-    method: str,
-    stack: str,
-    read: Callable[[Tensor, Tensor], Tensor] = lambda gradient, _: gradient,
-) -> EmbeddingGradients:
-    """Return every target's gradient by the embeddings of a stack; one pass forward, one back for each.
-
-    Args:
-        trace: A trace.
-        asked: The targets.
-        method: The method's name, for messages.
-        stack: The stack.
-        read: What is kept of each, so that no more than one need be held: takes a gradient and the
-            embeddings, [token, dim] both.
-
-    Raises:
-        ValueError: Where gradients are NaN or all zero; the message names the layer. Also as `differentiable`
-            says.
-    """
-    import torch
-
-    from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-    from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
-
-    with differentiable(trace, method) as run:
-        graph = run(hidden_states=asked.hidden_states)
-        leaf = leaf_of(graph, stack, method, trace)
-        scores = asked.scores(graph.outputs)
-        found = []
-        for score in scores:
-            gradient = gradients(score, [leaf], again=True)[0]
-            if not usable([gradient], graph):
-                raise ValueError(diagnosis(score, graph, stack, method))
-            found.append(read(gradient[0], leaf.detach()[0]))
-        return EmbeddingGradients(
-            leaf.detach()[0], torch.stack(found), torch.stack([score.detach()[0] for score in scores])
-        )
-
-
 def leaf_of(graph: Graph, stack: str, method: str, trace: Trace | None = None) -> Tensor:
-    """Return where a stack's gradients end, [batch, token, dim].
+    """Return the embeddings at which a stack's gradients end, [batch, token, dim].
 
     Raises:
-        UnsupportedModelError: Where nothing of the stack was found that a gradient can reach, or it has
-            other tokens than the trace.
+        UnsupportedModelError: If gradients reach no embeddings of the stack, or these have other tokens than
+            the trace.
     """
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
-    if stack in graph.inputs:
-        leaf = graph.inputs[stack]
-        if trace is not None and leaf.shape[1] != len(trace.axes(stack)[0]):
-            raise UnsupportedModelError(other_tokens(method, trace, leaf.shape[1], len(trace.axes(stack)[0])))
-        return leaf
-    reached = ", ".join(map(repr, graph.inputs))
-    raise UnsupportedModelError(
-        f"{method} found no embeddings of stack {stack!r}; gradients reach {reached}."
-    )
+    if stack not in graph.inputs:
+        reached = ", ".join(map(repr, graph.inputs))
+        raise UnsupportedModelError(
+            f"{method} found no embeddings of stack {stack!r}; gradients reach {reached}."
+        )
+    leaf = graph.inputs[stack]
+    if trace is not None:
+        require_tokens(method, trace, leaf.shape[1], stack)
+    return leaf
 
 
-def other_tokens(method: str, trace: TraceLike, found: int, wanted: int) -> str:
-    """Return what to say where a model reads its tokens along another axis than the second."""
-    name = type(getattr(trace, "model", None)).__name__
-    return (
-        f"{method}: the embeddings of {name} hold {found} where the text has {wanted} tokens: it reads "
-        "[token, batch, width] and not [batch, token, width], which is not supported. Attention is: "
-        "aw.attention(trace)."
-    )
+def require_tokens(method: str, trace: Trace, count: int, stack: str) -> None:
+    """Raise UnsupportedModelError if a model's embeddings hold another number of tokens than the trace."""
+    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+
+    expected = len(trace.axes(stack)[0])
+    if count != expected:
+        raise UnsupportedModelError(
+            f"{method}: the embeddings of {type(trace.model).__name__} hold {count} vectors for {expected} "
+            "tokens: it reads [token, batch, width] and not [batch, token, width], which is not supported. "
+            "aw.attention(trace) is."
+        )
 
 
-def attributed(
+def gradient_attributions(
     trace: Trace,
-    values: Tensor,
-    question: TargetSet,
+    target: Any,
+    foil: Any,
+    read: Callable[[Tensor, Tensor], Tensor],
     *,
     method: str,
     title: str,
     paper: str,
-    options: Mapping[str, Any],
-    stack: str,
-    residual: Any = None,
-    unit: str | None = None,
-    warning: str = "",
-    facts: Mapping[str, Any] | None = None,
+    reduce: Reduce,
+    unit: str | None,
+    stack: str | None,
 ) -> Attributions:
-    """Return values [target, token] as attributions with all they carry, in the unit asked for."""
+    """Return attributions made of the gradients of one pass.
+
+    `read` takes gradients and embeddings [1, token, dim] and returns what is reduced to one number per token;
+    everything else is an argument of the method, or says what the result is called.
+    """
+    require_reduction(reduce)
+    targets = resolve_target_set(trace, target, foil, method)
+    stack = embedding_stack(trace, stack)
+    import torch
+
+    with embedding_gradients(trace, targets, method, stack) as model:
+        values = torch.cat([reduce_dimensions(read(*found), reduce) for found in model.at()])
+    common = provenance_of(
+        trace, stack, method, title=title, paper=paper, options={"reduce": reduce}, notes=targets.notes
+    )
+    return target_attributions(trace, stack, values, targets, common, unit=unit)
+
+
+def target_attributions(
+    trace: Trace,
+    stack: str,
+    values: Any,
+    targets: TargetSet,
+    common: dict[str, Any],
+    *,
+    unit: Any = None,
+    residual: Any = None,
+    map: MixingMap | None = None,  # noqa: A002 - the attribute it becomes
+) -> Attributions:
+    """Return values [target, token] as Attributions in a unit, with what `provenance_of` returned."""
     axis = trace.axes(stack)[0]
-    notes = (*question.notes, warning)
-    common = provenance_of(trace, stack, method, paper=paper, options=options, notes=notes)
-    common["provenance"] |= {"title": title, **(facts or {})}
-    own = next(iter(axis.units))
-    found = Attributions(
-        question.of(values.to("cpu").double().numpy()),
+    result = Attributions(
+        targets.of(values.to("cpu").double().numpy() if hasattr(values, "detach") else values),
         axis=axis,
-        unit=own,
+        unit=next(iter(axis.units)),
         residual=residual,
-        reach=question.reach(trace, stack),
-        **question.names(),
+        reach=targets.reach(trace, stack),
+        map=map,
+        **targets.names(),
         **common,
     )
-    return found if unit is None or unit == own else found.to(unit)
-
-
-def require_reduction(how: str) -> None:
-    """Raise ValueError where there is no such reduction."""
-    require_choice("reduce", how, REDUCTIONS)
+    return result if unit is None else result.to(unit)

@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.attribution.embedding_gradients import (
-    Reduce,
-    attributed,
-    embedding_gradients,
-    embedding_stack,
-    reduced,
-    require_reduction,
-)
+from attnwidgets.explanations.attribution.embedding_gradients import Reduce, gradient_attributions
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.targets.target_set import asked
 
 if TYPE_CHECKING:
     from attnwidgets.explanations.results.attributions import Attributions
@@ -47,39 +39,36 @@ def input_x_gradient(
     """What every token's embedding adds to the target, to first order: its embedding times its gradient.
 
     Args:
-        trace: What `aw.trace` returned.
-        target: What is explained: a class or a token by name or number, anything of `aw.targets`, a function
-            of the outputs; what the model predicts by default. A list of them gives [target, source].
-        foil: What the target is contrasted with: target - foil is explained.
-        reduce: How the products of all dimensions become one number: "sum" (the dot product, signed), "mean"
-            (signed), "l2", "l1", "mean_abs", "mean_square".
-        unit: What the result is read in: "token" by default; coarser units are sums of tokens.
-        stack: "encoder" or "decoder" of a model with both; its default otherwise.
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        reduce: {reduce} By default the sum, which is the dot product of embedding and gradient.
+        unit: {unit}
+        stack: {stack}
 
     Returns:
-        Attributions [source], or [target, source]: signed where `reduce` is "sum" or "mean". They do not sum
-        to the target, which is not linear in its input.
+        Attributions [source], or [target, source]: signed if `reduce` is "sum" or "mean". They do not sum to
+        the target, which is not linear in its input.
 
     Raises:
-        ValueError: For an unknown reduction, stack or unit; where the target must be named; where gradients
-            are NaN or all zero (the message names the layer) or cannot be had (inference mode, quantised
-            weights).
-        TypeError, IndexError: Where `target` names nothing the model returns.
+        ValueError: For an unknown reduction, stack or unit; if the target must be named; if gradients are NaN
+            or all zero (the message names the layer) or unavailable (inference mode, quantised weights).
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> aw.input_x_gradient(trace, target=[0, 1]).axis_names
+        ('target', 'source')
     """
-    require_reduction(reduce)
-    question = asked(trace, target, foil, "input_x_gradient")
-    stack = embedding_stack(trace, stack)
-    found = embedding_gradients(
-        trace, question, "input_x_gradient", stack, lambda gradient, x: reduced(gradient * x, reduce)
-    )
-    return attributed(
+    return gradient_attributions(
         trace,
-        found.gradients,
-        question,
+        target,
+        foil,
+        lambda gradient, embedding: gradient * embedding,
         method="input_x_gradient",
         title="input x gradient" if reduce == "sum" else f"input x gradient ({reduce})",
         paper=PAPER,
-        options={"reduce": reduce},
-        stack=stack,
+        reduce=reduce,
         unit=unit,
+        stack=stack,
     )

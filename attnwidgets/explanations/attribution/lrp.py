@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation: how much every token, in every layer, speaks for a target.
+"""Layer-wise relevance propagation (LRP): how much every token, in every layer, speaks for a target.
 
 Achtibat et al. 2024, AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers; Ali et al.
 2022, XAI for Transformers: Better Explanations through Conservative Propagation (CP-LRP).
@@ -12,12 +12,15 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed, pick
-from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, other_tokens
+from attnwidgets.explanations.attribution.embedding_gradients import (
+    embedding_stack,
+    require_tokens,
+    target_attributions,
+)
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
-from attnwidgets.explanations.targets.target_set import TargetSet, asked
+from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.attribution.conservation import Conservation
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.relevance.propagate import Relevances
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
@@ -38,7 +42,7 @@ PAPERS = {
 }
 TITLES = {"attnlrp": "AttnLRP", "cp_lrp": "CP-LRP"}
 
-# Times the target that relevances may sum to before the result says so.
+# The result warns if relevances sum to more than this many times the target.
 _EXPLODED = 10
 
 
@@ -47,7 +51,7 @@ _EXPLODED = 10
     paper=f"{PAPERS['attnlrp']}; {PAPERS['cp_lrp']}",
     needs=("target", "own tokens"),
     returns="Attributions [source], with every layer's as .map [layer, target, source]",
-    cost="one pass forward, and one back for every target; once an architecture two short ones more",
+    cost="one pass forward, and one back for every target; two more short ones once per architecture",
 )
 def lrp(
     trace: Trace,
@@ -64,45 +68,44 @@ def lrp(
     precision: Literal["float32", "model"] = "float32",
     force: bool = False,
 ) -> Attributions:
-    """How much every token speaks for a target: relevance, taken back from it through every operation.
+    """How much every token speaks for a target: relevance, propagated back from it through every operation.
 
-    Relevance is handed back from the target operation by operation, each by its rule, and is, wherever one
-    looks, a number times the gradient that the rules make of it. What is linear hands it on as it is; a
-    product of two numbers that both depend on the input halves it; a norm's scale is a constant; an
-    activation passes it on. AttnLRP takes the softmax as its first-order expansion; CP-LRP takes attention
-    weights and gates as constants, and sums to the target exactly where a model has no biases. AttnLRP does
-    not, since its softmax keeps relevance too: tokens' sum + `residual` = target, and `residual` is with no
-    token. `provenance["conservation"]` holds target, sum and the verdict of the check below.
+    Relevance goes back from the target operation by operation, each with its own rule; everywhere it is a
+    number times the gradient under these rules. A linear operation passes it on unchanged; a product of two
+    numbers that both depend on the input halves it; a norm's scale counts as a constant; an activation passes
+    it on. AttnLRP uses the first-order expansion of the softmax. CP-LRP treats attention weights and gates as
+    constants, and sums to the target exactly if a model has no biases. AttnLRP does not, since its softmax
+    keeps relevance too: the sum over tokens + `residual` = target, and no token has the `residual`.
+    `provenance["conservation"]` holds target, sum and the verdict of the check below.
 
-    Rules are given by operation while the model runs, so that no architecture's code is known or changed; an
-    operation without one is refused by name. Before an architecture is believed, `aw.check_conservation`
-    tries it (once; the verdict is kept), and what fails is refused.
+    Rules apply by operation while the model runs, so that no architecture's code needs to be known or
+    changed; an operation without a rule is refused by name. The first time an architecture is explained,
+    `aw.check_conservation` tests it (the verdict is kept), and an architecture that fails is refused.
 
     The target's own function of the outputs is differentiated as it is: a logit or a difference of logits
-    starts with all its relevance, a probability with what its gradient says.
+    starts with all its relevance, a probability with its gradient.
 
     Args:
         trace: What `aw.trace` returned, or `aw.trace_module` for any torch module.
-        target: What is explained: a class or a token by name or number, anything of `aw.targets`, a function
-            of the outputs; what the model predicts by default. A list of them gives [target, source], from
-            one forward pass.
-        foil: What the target is contrasted with: the relevance of target - foil.
+        target: {target} A list of targets gives [target, source], from one forward pass.
+        foil: {foil}
         rule: "attnlrp" or "cp_lrp".
-        bias: "absorb": a bias keeps its share, which is then in the `residual`. "ignore": denominators are
-            without it, and the inputs take all (the form of lectures; unstable where inputs nearly cancel).
-        at: Where tokens are read: at the word "embedding" (without positions, which keep their share; as the
-            authors' code does), at what the first "block" is given, or at the "input" itself: pixels, summed
+        bias: "absorb": a bias keeps its share, which is then part of the `residual`. "ignore": denominators
+            leave it out, and the inputs receive everything (the form of lectures; unstable if inputs nearly
+            cancel).
+        at: Where tokens are read: at the word "embedding" (without positions, which keep their share; as in
+            the authors' code), at the input of the first "block", or at the "input" itself: pixels, summed
             over every patch. Pictures and sound have no word embedding: they are read at the first block.
-        of: What `.map` shows of every layer: "states", the tokens' relevance there, or "heads", what every
+        of: What `.map` shows for every layer: "states", the tokens' relevance there, or "heads", what every
             head writes at every token.
-        unit: What the result is read in: "token" by default, "word", "patch" or a Unit; sums of tokens.
-        stack: "encoder" or "decoder" of a model with both; its default otherwise. Relevance goes to both,
-            and the `residual` counts both.
-        layers: Some layers of `.map` by number. Number L, after the last layer of L, is what it returns.
-        precision: A half-precision model is computed in "float32", on a copy of its weights, or as the
-            "model" is.
-        force: Whether to go on where relevance is not conserved in this architecture, or an operation has no
-            rule, whose gradient then passes as it is.
+        unit: Unit of the result: "token" by default, "word", "patch" or a Unit; sums over tokens.
+        stack: {stack} Relevance goes to both stacks, and the `residual` counts both.
+        layers: Layers of `.map` by number; all by default. Number L, the number of layers, is the last
+            layer's output.
+        precision: Whether a half-precision model is computed in "float32", on a copy of its weights, or in
+            its own precision ("model").
+        force: Whether to go on if this architecture does not conserve relevance or an operation has no rule;
+            its plain gradient is used then.
 
     Returns:
         Attributions [source], or [target, source], signed, in units of the target (logits). `.map` is
@@ -110,85 +113,85 @@ def lrp(
         last layer's output; with `of="heads"` [layer, head, target, source].
 
     Raises:
-        UnsupportedModelError: Where the architecture does not conserve relevance, or an operation has no rule
+        UnsupportedModelError: If the architecture does not conserve relevance, or an operation has no rule
             (a ValueError; the message names it).
-        ValueError: For an unknown option, stack or unit; where a target must be named; where gradients are
-            NaN or all zero (the message names the layer) or cannot be had (inference mode, quantised
-            weights), or the text is too long for the memory there is.
-        TypeError: Where `target` names nothing the model returns.
-        IndexError: Where there is no such class, token or layer.
+        ValueError: For an unknown option, stack or unit; if a target must be named; if gradients are NaN or
+            all zero (the message names the layer) or unavailable (inference mode, quantised weights); if the
+            text is too long for the available memory.
+        TypeError: {no_target}
+        IndexError: If there is no such class, token or layer.
 
     Source: Achtibat et al. 2024, section 3; Ali et al. 2022, section 4. LRP is covered by patents in some
     countries: see docs/relevance.md.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> relevance = aw.lrp(trace)
+        >>> sorted(relevance.provenance["conservation"])
+        ['conserved', 'sum', 'target', 'verdict']
     """
     require_choice("rule", rule, tuple(PAPERS))
     require_choice("bias", bias, ("absorb", "ignore"))
     require_choice("at", at, ("embedding", "block", "input"))
     require_choice("of", of, ("states", "heads"))
     require_choice("precision", precision, ("float32", "model"))
-    question = asked(trace, target, foil, "lrp")
+    targets = resolve_target_set(trace, target, foil, "lrp")
     stack = embedding_stack(trace, stack)
     verdict = trusted(trace, "lrp", force=force)
 
     from attnwidgets.relevance.propagate import propagate
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
-    found = propagate(
+    relevances = propagate(
         trace,
-        question.scores,
+        targets.scores,
         "lrp",
         rule=rule,
         bias=bias,
         place=at,
         heads=of == "heads",
-        hidden_states=question.hidden_states,
+        hidden_states=targets.hidden_states,
         precision=precision,
         insist=force,
     )
-    options = {"rule": rule, "bias": bias, "at": at, "of": of, "precision": precision, "force": force}
-    common = provenance_of(trace, stack, "lrp", paper=PAPERS[rule], options=options, notes=question.notes)
-    scores = found.scores.double().numpy()
-    values = _by_source(trace, found, stack)
-    total = sum(each.double().flatten(1).sum(1).numpy() for each in found.inputs.values())
-    common["provenance"] |= {
-        "title": TITLES[rule],
-        "conservation": {
-            "target": scores.tolist(),
-            "sum": np.asarray(total).tolist(),
-            "verdict": "" if verdict is None else verdict.sentence,
-            "conserved": verdict is None or bool(verdict),
-        },
-    }
-    if verdict is not None and not verdict:
-        common["warning"] = "; ".join(note for note in (common["warning"], verdict.sentence) if note)
-    if bias == "ignore" and np.abs(total).max() > _EXPLODED * np.abs(scores).max():
-        note = (
-            f"the relevances sum to {np.abs(total).max():.2g}, of a target of {np.abs(scores).max():.2g}: "
-            "without biases in the denominators, inputs that nearly cancel take far too much; take "
+    scores = relevances.scores.double().numpy()
+    values = _by_source(trace, relevances, stack)
+    require_tokens("lrp", trace, values.shape[-1], stack)
+    totals = np.asarray(sum(part.double().flatten(1).sum(1).numpy() for part in relevances.inputs.values()))
+    notes = [*targets.notes, "" if verdict is None or verdict else verdict.sentence]
+    if bias == "ignore" and np.abs(totals).max() > _EXPLODED * np.abs(scores).max():
+        notes.append(
+            f"the relevances sum to {np.abs(totals).max():.2g}, for a target of {np.abs(scores).max():.2g}: "
+            "without biases in the denominators, inputs that nearly cancel receive far too much; use "
             'bias="absorb"'
         )
-        common["warning"] = "; ".join(said for said in (common["warning"], note) if said)
-    axis = trace.axes(stack)[0]
-    if values.shape[-1] != len(axis):
-        raise UnsupportedModelError(other_tokens("lrp", trace, values.shape[-1], len(axis)))
-    result = Attributions(
-        question.of(values),
-        axis=axis,
-        unit=next(iter(axis.units)),
-        residual=question.of((scores - total).tolist()),
-        reach=question.reach(trace, stack),
-        map=_map(question, found, stack, axis, layers, common, heads=of == "heads"),
-        **question.names(),
-        **common,
+    conservation = {
+        "target": scores.tolist(),
+        "sum": totals.tolist(),
+        "verdict": "" if verdict is None else verdict.sentence,
+        "conserved": verdict is None or bool(verdict),
+    }
+    common = provenance_of(
+        trace,
+        stack,
+        "lrp",
+        title=TITLES[rule],
+        paper=PAPERS[rule],
+        options={"rule": rule, "bias": bias, "at": at, "of": of, "precision": precision, "force": force},
+        notes=notes,
+        facts={"conservation": conservation},
     )
-    return result if unit is None or unit == result.unit else result.to(unit)
+    by_layer = _map(targets, relevances, trace.axes(stack)[0], layers, common, heads=of == "heads")
+    residual = targets.of((scores - totals).tolist())
+    return target_attributions(
+        trace, stack, values, targets, common, unit=unit, residual=residual, map=by_layer
+    )
 
 
 def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
-    """Return the verdict on a trace's architecture; None for a module, which is tried by its residual.
+    """Return the verdict on a trace's architecture; None for a module, which its residual tests.
 
     Raises:
-        UnsupportedModelError: Where relevance is not conserved, unless `force`.
+        UnsupportedModelError: If relevance is not conserved, unless `force`.
     """
     from attnwidgets.explanations.attribution.conservation import verdict_on
     from attnwidgets.tracing.gradients.differentiability import differentiable_model
@@ -207,62 +210,59 @@ def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
     return verdict
 
 
-def _by_source(trace: Trace, found: Relevances, stack: str) -> Float:
-    """Return relevances [target, source] where tokens are read."""
-    if stack in found.inputs:
-        return found.inputs[stack].numpy()
-    if set(found.inputs) <= set(trace.stacks):
-        raise ValueError(
-            f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(found.inputs)}."
-        )
-    pixels = found.inputs.get("pixel_values")
+def _by_source(trace: Trace, relevances: Relevances, stack: str) -> Float:
+    """Return relevances [target, source] at the place where tokens are read."""
+    inputs = relevances.inputs
+    if stack in inputs:
+        return inputs[stack].numpy()
+    if set(inputs) <= set(trace.stacks):
+        raise ValueError(f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(inputs)}.")
+    pixels = inputs.get("pixel_values")
     unit = trace.axes(stack)[0].units.get("patch")
     if pixels is None or unit is None or unit.grid is None:
         raise ValueError(
-            f'at="input" reads pictures, by patches, and this model reads {listed(found.inputs)}; take '
-            'at="block", what the first block is given.'
+            f'at="input" reads pictures, by patches, and this model reads {listed(inputs)}; use at="block", '
+            "the input of the first block."
         )
     rows, columns = unit.grid
     # [target, channel, height, width] -> [target, patch]: patches lie row by row, after the special tokens.
     flat = pixels.double().sum(1)
     flat = flat.unflatten(2, (columns, -1)).unflatten(1, (rows, -1)).sum((2, 4)).flatten(1)
-    apart = np.zeros((len(flat), sum(unit.special)))
-    return np.concatenate([apart, flat.numpy()], axis=1)
+    special = np.zeros((len(flat), sum(unit.special)))
+    return np.concatenate([special, flat.numpy()], axis=1)
 
 
 def _map(
-    question: TargetSet,
-    found: Relevances,
-    stack: str,
+    targets: TargetSet,
+    relevances: Relevances,
     axis: TokenAxis,
     layers: int | Iterable[int] | slice | None,
     common: dict[str, Any],
     *,
     heads: bool,
 ) -> MixingMap | None:
-    """Return the relevances of every layer, [layer, head?, target, source]; None where no layer is known."""
-    by_layer: list[Float]
+    """Return the relevances of every layer, [layer, head?, target, source]; None if no layer is known."""
+    stack, by_layer = common["stack"], []
     if heads:
-        by_layer = [each.transpose(0, 1).double().numpy() for each in found.heads.get(stack, ())]
-    else:
-        by_layer = list(found.states[stack].transpose(0, 1).double().numpy()) if stack in found.states else []
+        by_layer = [layer.transpose(0, 1).double().numpy() for layer in relevances.heads.get(stack, ())]
+    elif stack in relevances.states:
+        by_layer = list(relevances.states[stack].transpose(0, 1).double().numpy())
+    if heads and not by_layer:
+        raise ValueError(
+            'of="heads" needs recorded attention, and this model computes attention in a way of its own.'
+        )
     if not by_layer:
-        if heads:
-            raise ValueError(
-                'of="heads" needs recorded attention, and this model computes it in a way of its own.'
-            )
         return None
     numbers = tuple(range(len(by_layer)))
-    chosen = numbers if layers is None else pick(layers, numbers, "layer")
-    against = "" if question.foils is None else f" rather than {question.foils[0].label}"
+    contrast = "" if targets.foils is None else f" rather than {targets.foils[0].label}"
     unit = next(iter(axis.units))
-    # The rows are targets, and stand beside any unit of the sources.
-    query = TokenAxis.plain([f"{target.label}{against}" for target in question.targets], name=unit)
+    # The rows are targets, whatever the unit of the sources.
+    query = TokenAxis.plain([f"{target.label}{contrast}" for target in targets.targets], name=unit)
     return MixingMap.lazy(
         lambda number: by_layer[number],
         query=query,
         key=axis,
-        layers=chosen,
+        layers=numbers if layers is None else pick(layers, numbers, "layer"),
         heads=range(len(by_layer[0])) if heads else None,
         unit=unit,
         causal=False,

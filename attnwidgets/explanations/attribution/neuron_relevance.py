@@ -1,4 +1,4 @@
-"""The relevance of neurons, or of an SAE's features, at one place in a model: LRP seen inside it.
+"""The relevance of neurons, or of an SAE's features, at one hook point: LRP inside the model.
 
 Achtibat et al. 2024, AttnLRP, section 4.3 (neurons); rules as in `aw.lrp`.
 """
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, trusted
+from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
-from attnwidgets.explanations.targets.target_set import asked
+from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 
+@documented
 def neuron_relevance(
     trace: Trace,
     site: str,
@@ -35,34 +37,40 @@ def neuron_relevance(
     precision: Literal["float32", "model"] = "float32",
     force: bool = False,
 ) -> MixingMap:
-    """How much every neuron at a site, or every feature of an SAE there, speaks for a target, token by token.
+    """How much every neuron at a hook point, or every SAE feature there, speaks for a target, token by token.
 
-    A neuron's relevance is its value times the gradient that the rules make at it; a feature's is its
-    activation times that gradient along the feature's direction. What the SAE does not reconstruct, and its
-    bias, is no feature's: `provenance["conservation"]` has it as "unexplained".
+    A neuron's relevance is its value times its gradient under the rules; a feature's is its activation times
+    that gradient along the feature's direction. What the SAE does not reconstruct, and its bias, belong to no
+    feature: `provenance["conservation"]` has them as "unexplained".
 
     Args:
         trace: What `aw.trace` returned, or `aw.trace_module`.
-        site: Where: a hook ("blocks.3.mlp.hook_post", "blocks.5.hook_resid_post") or a module by its path,
-            with ".input" for what it is given.
-        target: As in `aw.lrp`; one.
-        foil: As in `aw.lrp`.
+        site: The hook point: a hook's name ("blocks.3.mlp.hook_post", "blocks.5.hook_resid_post") or the path
+            of a module, with ".input" for its input.
+        target: {target} One target only.
+        foil: {foil}
         sae: An `aw.SAE`, whose features are shown instead of neurons; anything with `encode(h)` and
             `decode(a, h)`.
-        top: How many are kept, those with the largest sums by absolute value; None for all.
+        top: How many to keep, those with the largest sums by absolute value; None for all.
         rule: As in `aw.lrp`.
         bias: As in `aw.lrp`.
-        stack: "encoder" or "decoder": whose tokens pass the site.
+        stack: "encoder" or "decoder": the stack whose tokens pass the hook point.
         precision: As in `aw.lrp`.
         force: As in `aw.lrp`.
 
     Returns:
-        A map [1, neuron, token], most relevant first; `.query_labels` are "neuron 12" or "feature 12". Read
-        by word, it sums over a word's tokens. Signed, in units of the target. [1, neuron, 1] of a module that
+        A map [1, neuron, token], most relevant first; `.query_labels` are "neuron 12" or "feature 12". By
+        word, it sums over a word's tokens. Signed, in units of the target. [1, neuron, 1] for a module that
         reads no tokens.
 
     Raises:
-        ValueError: As `aw.lrp`; for a site that is not there or has other tokens, or `top` below 1.
+        ValueError: As for `aw.lrp`; also if the hook point does not exist or has other tokens, or for `top`
+            below 1.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> aw.neuron_relevance(trace, "blocks.1.mlp.hook_post", top=5).shape == (1, 5, len(trace.tokens))
+        True
     """
     import torch
 
@@ -75,59 +83,62 @@ def neuron_relevance(
     require_choice("precision", precision, ("float32", "model"))
     if top is not None and top < 1:
         raise ValueError(f"top must be at least 1, or None for all, not {top}.")
-    question = asked(trace, target, foil, "neuron_relevance").single("neuron_relevance")
+    targets = resolve_target_set(trace, target, foil, "neuron_relevance").single("neuron_relevance")
     stack = embedding_stack(trace, stack)
-    place = resolve_hook_point(unwrap(trace.model), site)
+    hook_point = resolve_hook_point(unwrap(trace.model), site)
     verdict = trusted(trace, "neuron_relevance", force=force)
-    found = propagate(
+    propagated = propagate(
         trace,
-        question.scores,
+        targets.scores,
         "neuron_relevance",
         rule=rule,
         bias=bias,
-        hook_points=[place],
-        hidden_states=question.hidden_states,
+        hook_points=[hook_point],
+        hidden_states=targets.hidden_states,
         precision=precision,
         insist=force,
     )
-    values, gradients = found.values[place.name], found.gradients[place.name][0]
+    values, gradients = propagated.values[hook_point.name], propagated.gradients[hook_point.name][0]
     axis = trace.axes(stack)[0]
     if values.dim() == 1:
         # A layer of a module that reads no tokens.
         values, gradients, axis = values[None], gradients[None], TokenAxis.plain(["all inputs"])
     if values.dim() != len(("token", "width")) or len(values) != len(axis):
         raise ValueError(
-            f"site {site!r}: what passes it is {list(values.shape)}, not [{len(axis)} tokens of stack "
-            f"{stack!r}, width]; name another site, or another stack."
+            f"site {site!r} has values {list(values.shape)}, not [{len(axis)} tokens of stack {stack!r}, "
+            "width]; name another site, or another stack."
         )
     kind = "neuron" if sae is None else "feature"
-    relevance = values * gradients if sae is None else _features(sae, values, gradients)
+    relevance = values * gradients if sae is None else _feature_relevance(sae, values, gradients)
     totals = relevance.double().sum(0)
     best = totals.abs().argsort(descending=True, stable=True)[:top]
     options = {"site": site, "rule": rule, "bias": bias, "top": top, "precision": precision, "force": force}
-    notes = [*question.notes, "" if verdict is None or verdict else verdict.sentence]
-    common = provenance_of(trace, stack, "neuron_relevance", paper=PAPERS[rule], options=options, notes=notes)
     whole = float((values.double() * gradients.double()).sum())
-    shown = question.names()
-    against = "" if shown["foil"] is None else f" rather than {shown['foil']}"
-    common["provenance"] |= {
-        "title": f"{TITLES[rule]} of {kind}s at {site} for {shown['target']}{against}",
-        "conservation": {
-            "target": found.scores.double().tolist(),
-            "site": whole,
-            "unexplained": whole - float(totals.sum()),
-            "shown": float(totals[best].sum()),
-            "verdict": "" if verdict is None else verdict.sentence,
-        },
+    conservation = {
+        "target": propagated.scores.double().tolist(),
+        "site": whole,
+        "unexplained": whole - float(totals.sum()),
+        "shown": float(totals[best].sum()),
+        "verdict": "" if verdict is None else verdict.sentence,
     }
+    names = targets.names()
+    contrast = "" if names["foil"] is None else f" rather than {names['foil']}"
+    common = provenance_of(
+        trace,
+        stack,
+        "neuron_relevance",
+        title=f"{TITLES[rule]} of {kind}s at {site} for {names['target']}{contrast}",
+        paper=PAPERS[rule],
+        options=options,
+        notes=[*targets.notes, "" if verdict is None or verdict else verdict.sentence],
+        facts={"conservation": conservation},
+    )
     unit = next(iter(axis.units))
-    rows = TokenAxis.plain([f"{kind} {index}" for index in best.tolist()], name=unit)
-    table = torch.index_select(relevance, 1, best).T
     return MixingMap(
-        table[None].double().numpy(),
-        query=rows,
+        torch.index_select(relevance, 1, best).T[None].double().numpy(),
+        query=TokenAxis.plain([f"{kind} {index}" for index in best.tolist()], name=unit),
         key=axis,
-        layers=[place.block or 0],
+        layers=[hook_point.block or 0],
         unit=unit,
         causal=False,
         stochastic=False,
@@ -136,8 +147,8 @@ def neuron_relevance(
     )
 
 
-def _features(sae: Any, values: Tensor, gradients: Tensor) -> Tensor:
-    """Return the relevance of features, [token, feature]: activations times the gradient along directions."""
+def _feature_relevance(sae: Any, values: Tensor, gradients: Tensor) -> Tensor:
+    """Return the relevance of features [token, feature]: activations times directional gradients."""
     import torch
 
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Occlusion: how much a target drops when a part of the input is taken away.
+"""Occlusion: how much a target drops when a part of the input is removed.
 
 Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks, section 4.2; for text Li et al.
 2016, Understanding Neural Networks through Representation Erasure.
@@ -30,7 +30,7 @@ PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Er
     paper=PAPER,
     needs=("model", "target", "own tokens", CAPTUM),
     returns="Attributions [source]",
-    cost="one pass for every element that is taken away, in batches",
+    cost="one pass for every element, in batches",
 )
 def occlusion(
     trace: Trace,
@@ -47,26 +47,28 @@ def occlusion(
     That is f(x) - f(x without the element), computed by captum's FeatureAblation (the extra `captum`).
 
     Args:
-        trace: What `aw.trace` returned.
-        target: What is explained: a class or a token by name or number, anything of `aw.targets`, a function
-            of the outputs; what the model predicts by default. A list of them gives [target, source].
-        foil: What the target is contrasted with: target - foil is explained.
-        baseline: What stands in place: "pad", "mask", "mean" (of all embeddings), "zero", a token by its
-            string or id, or numbers [dim] or [token, dim]. By default the padding token, else the mask,
-            else the mean.
-        batch_size: Inputs that run together, or fewer where the memory has no room for so many.
-        unit: What is taken away as a whole: "token" by default, "word", "sentence". This is not the sum
-            over its tokens.
-        stack: "encoder" or "decoder" of a model with both; its default otherwise.
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        baseline: {baseline}
+        batch_size: {batch_size}
+        unit: What is removed as a whole: "token" by default, "word", "sentence". The value of a word is not
+            the sum over its tokens.
+        stack: {stack}
 
     Returns:
-        Attributions [source], or [target, source], signed, in the unit asked for. Nothing is conserved.
+        Attributions [source], or [target, source], signed, by `unit`. Nothing is conserved.
 
     Raises:
-        RuntimeError: Where captum is not installed.
-        ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
-            memory there is; for an unknown unit, stack or baseline; where the target must be named.
-        TypeError, IndexError: Where `target` names nothing the model returns.
+        RuntimeError: If captum is not installed.
+        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+            available memory; for an unknown unit, stack or baseline; if the target must be named.
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> aw.occlusion(trace, unit="word").unit
+        'word'
     """
     require_positive(batch_size=batch_size)
 

@@ -50,26 +50,30 @@ def shapley_sampling(
     rounding, whatever the number of samples.
 
     Args:
-        trace: What `aw.trace` returned.
-        target: What is explained: a class or a token by name or number, anything of `aw.targets`, a function
-            of the outputs; what the model predicts by default. A list of them gives [target, source].
-        foil: What the target is contrasted with: target - foil is explained.
-        baseline: What stands for an absent element: see `aw.occlusion`.
-        samples: Random orders.
-        seed: Seed of the orders; torch's own generator is left as it was.
-        batch_size: Inputs that run together, or fewer where the memory has no room for so many.
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        baseline: {baseline}
+        samples: Number of random orders.
+        seed: Seed of the orders; torch's global generator is left as it was.
+        batch_size: {batch_size}
         unit: What is added as a whole: "token" by default, "word", "sentence".
-        stack: "encoder" or "decoder" of a model with both; its default otherwise.
+        stack: {stack}
 
     Returns:
-        Attributions [source], or [target, source], signed, in the unit asked for.
+        Attributions [source], or [target, source], signed, by `unit`.
 
     Raises:
-        RuntimeError: Where captum is not installed.
-        ValueError: Where the target is NaN (the message names the layer) or one input is too long for the
-            memory there is; for an unknown unit, stack or baseline, fewer than one sample; where the target
+        RuntimeError: If captum is not installed.
+        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+            available memory; for an unknown unit, stack or baseline, or fewer than one sample; if the target
             must be named.
-        TypeError, IndexError: Where `target` names nothing the model returns.
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A pleasure.")
+        >>> aw.shapley_sampling(trace, samples=2, unit="word").provenance["options"]["samples"]
+        2
     """
     require_positive(samples=samples, batch_size=batch_size)
 
@@ -79,14 +83,13 @@ def shapley_sampling(
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found: Tensor = ShapleyValueSampling(given.scores).attribute(
+            return ShapleyValueSampling(given.scores).attribute(
                 given.embeddings,
                 baselines=given.baseline,
                 feature_mask=given.features,
                 n_samples=samples,
                 perturbations_per_eval=batch_size,
             )
-        return found
 
     return perturbation_attributions(
         trace,

@@ -15,7 +15,7 @@ from attnwidgets.explanations.attribution.attention_gradients import attention_g
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, resolve_stack
-from attnwidgets.explanations.targets.target_set import asked
+from attnwidgets.explanations.targets.target_set import resolve_target_set
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -44,42 +44,51 @@ def signed_attention(
     loss.
 
     Args:
-        trace: What `aw.trace` returned.
-        target: A class or a token by name or number, anything of `aw.targets`, a function of the outputs;
-            what the model predicts by default.
-        foil: What the target is contrasted with.
-        of: "loss" for the loss of the target, -log p of a class or a token (of other targets, the number
-            itself with its sign turned), as lectures write it; "score" for d(score)/dalpha * alpha of the
-            logit itself. With a foil among the same logits both are the same.
-        stack: "encoder", "decoder" or "cross" of a model with both; its default otherwise.
+        trace: {trace}
+        target: {target}
+        foil: {foil}
+        of: "loss" for the loss of the target, as in lectures: -log p of a class or a token, or minus the
+            score of any other target; "score" for d(score)/dalpha * alpha of the logit itself. With a foil
+            among the same logits both are the same.
+        stack: {any_stack}
 
     Returns:
         A map [layer, head, query, key], signed; zero where attention is zero. Rows sum to nothing in
         particular.
 
     Raises:
-        ValueError: For an unknown option or stack; where the target must be named, or is a list; where
-            gradients are NaN or all zero (the message names the layer) or cannot be had; where attention is
-            not recorded (`UnsupportedModelError`).
-        TypeError, IndexError: Where `target` names nothing the model returns.
+        ValueError: For an unknown option or stack; if the target must be named, or is a list; if gradients
+            are NaN or all zero (the message names the layer) or unavailable; if attention is not recorded
+            (`UnsupportedModelError`).
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> signed = aw.signed_attention(trace)
+        >>> signed.shape == aw.attention(trace).shape
+        True
     """
     require_choice("of", of, ("loss", "score"))
-    question = asked(trace, target, foil, "signed_attention").single("signed_attention")
+    targets = resolve_target_set(trace, target, foil, "signed_attention").single("signed_attention")
     stack = resolve_stack(trace, stack)
 
     def score(outputs: Any) -> Any:
-        return -question.losses(outputs)[0] if of == "loss" else question.scores(outputs)[0]
+        return -targets.losses(outputs)[0] if of == "loss" else targets.scores(outputs)[0]
 
-    found = attention_gradients(trace, score, "signed_attention", hidden_states=question.hidden_states)
-    values = np.stack([found.product(stack, layer) for layer in range(trace.n_layers(stack))])
+    gradients = attention_gradients(trace, score, "signed_attention", hidden_states=targets.hidden_states)
+    values = np.stack([gradients.product(stack, layer) for layer in range(trace.n_layers(stack))])
     query, key = trace.axes(stack)
-    names = question.names()
-    options = {"of": of, **names}
+    names = targets.names()
+    contrast = f" rather than {names['foil']!r}" if names["foil"] else ""
     common = provenance_of(
-        trace, stack, "signed_attention", paper=PAPER, options=options, notes=question.notes
+        trace,
+        stack,
+        "signed_attention",
+        title=f"signed attention for {names['target']!r}{contrast}",
+        paper=PAPER,
+        options={"of": of, **names},
+        notes=targets.notes,
     )
-    against = f" rather than {names['foil']!r}" if names["foil"] else ""
-    common["provenance"] |= {"title": f"signed attention for {names['target']!r}{against}"}
     return MixingMap(
         values,
         query=query,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
+from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 
@@ -21,57 +22,66 @@ PAPER = "Hale 2001, A Probabilistic Earley Parser as a Psycholinguistic Model"
 PSEUDO = "Salazar et al. 2020, Masked Language Model Scoring"
 
 MEASURES = {"bits": math.log(2), "nats": 1.0}
+_ROWS = 64  # of logits that are turned into probabilities at a time
 
 
+@documented
 def surprisal(
     trace: Trace, *, measure: Literal["bits", "nats"] = "bits", pseudo: bool = False, batch_size: int = 16
 ) -> Attributions:
-    """Return -log p of every token given those before it, from the logits that the trace has.
+    """Return -log p of every token given the tokens before it, from the trace's logits.
 
     Surprisals of a word's pieces add up to the word's (`.to("word")`), those of a text to -log p of the text
-    given its first token. The first token follows nothing: it has none, counts as 0, and `warning` says so.
+    given its first token. The first token follows nothing and has no surprisal: it counts as 0, and `warning`
+    says so.
 
     Args:
-        trace: What `aw.trace` returned. Of an encoder-decoder model the decoder's text is read.
+        trace: {trace} For an encoder-decoder model, the decoder's text is read.
         measure: "bits" (logarithm to base 2) or "nats".
-        pseudo: Of a masked language model, which predicts no next token: -log p of every token from all
-            others, itself masked, and the model run once for each (Salazar et al. 2020). These are not
-            conditional probabilities of one text and their sum is no surprisal of it.
-        batch_size: Of `pseudo`: how many masked copies run together.
+        pseudo: For a masked language model, which predicts no next token: -log p of every token from all
+            others, with the token itself masked; the model runs once for each (Salazar et al. 2020). These
+            are not conditional probabilities of one text, and their sum is not its surprisal.
+        batch_size: With `pseudo`, the number of masked copies that run together.
 
     Returns:
-        Attributions [source], 0 or more. Special tokens are predicted as any other, and 0 with `pseudo`.
+        Attributions [source], 0 or more. Special tokens are predicted like any other, and 0 with `pseudo`.
 
     Raises:
-        ValueError: The model predicts no tokens from those before them; or all but the last logits were
-            dropped for memory; or `pseudo` is asked of a model without a mask token.
+        ValueError: If the model does not predict tokens from those before them, if all but the last logits
+            were dropped to save memory, or if `pseudo` is given for a model without a mask token.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is Paris.")
+        >>> aw.surprisal(trace).warning
+        'the first token follows nothing and has no surprisal: it counts as 0'
     """
     require_trace(trace, "surprisal")
-    if measure not in MEASURES:
-        known = ", ".join(map(repr, MEASURES))
-        raise ValueError(f"measure={measure!r} is not one of {known}.{suggest(measure, MEASURES)}")
+    require_choice("measure", measure, tuple(MEASURES))
     stack = "decoder" if "decoder" in trace.stacks else trace.default_stack
     axis = trace.axes(stack)[0]
     if pseudo:
-        values, notes, paper = _pseudo(trace, batch_size), [], PSEUDO
+        values, note, paper = _pseudo_surprisals(trace, batch_size), "", PSEUDO
     else:
-        values = surprisals(trace)
-        notes, paper = ["the first token follows nothing and has no surprisal: it counts as 0"], PAPER
+        values, paper = surprisals(trace), PAPER
+        note = "the first token follows nothing and has no surprisal: it counts as 0"
     if len(values) != len(axis):
         raise ValueError(
-            f"the model was given {len(axis) - len(values)} positions that stand for no token, which have no "
-            "surprisal"
+            f"the input has {len(axis) - len(values)} positions that stand for no token and have no surprisal"
         )
     common = provenance_of(
-        trace, stack, "surprisal", paper=paper, options={"measure": measure, "pseudo": pseudo}
+        trace,
+        stack,
+        "surprisal",
+        title=f"{'pseudo-' if pseudo else ''}surprisal in {measure}",
+        paper=paper,
+        options={"measure": measure, "pseudo": pseudo},
+        notes=[note],
     )
-    common["provenance"]["title"] = f"{'pseudo-' if pseudo else ''}surprisal in {measure}"
-    common["warning"] = "; ".join(note for note in (common["warning"], *notes) if note)
     return Attributions(np.nan_to_num(values) / MEASURES[measure], axis=axis, **common)
 
 
 def surprisals(trace: Trace) -> NDArray[np.float64]:
-    """Return -log p of every token given those before it, in nats [token]; NaN of the first.
+    """Return -log p of every token given those before it, in nats [token]; NaN for the first.
 
     Raises:
         ValueError: See `surprisal`.
@@ -99,17 +109,14 @@ def surprisals(trace: Trace) -> NDArray[np.float64]:
             "surprisal needs the logits of every token, and only the last were kept; "
             "aw.trace(..., memory='4GB') keeps all"
         )
-    found = np.full(len(ids), np.nan)
-    for place, part in enumerate(logits[:-1].split(64)):
-        following = torch.tensor(ids[64 * place + 1 : 64 * place + 1 + len(part)])
-        log = part.double().log_softmax(-1)
-        rows = log.gather(-1, following[:, None])[:, 0]
-        found[64 * place + 1 : 64 * place + 1 + len(part)] = -rows.numpy()
-    return found
+    following = torch.tensor(ids)[1:, None]
+    parts = zip(logits[:-1].split(_ROWS), following.split(_ROWS), strict=True)
+    rows = [part.double().log_softmax(-1).gather(-1, tokens)[:, 0] for part, tokens in parts]
+    return np.concatenate([[np.nan], *(-row.numpy() for row in rows)])
 
 
-def _pseudo(trace: Trace, batch_size: int) -> NDArray[np.float64]:
-    """Return -log p of every token from all others, in nats; 0 of special ones."""
+def _pseudo_surprisals(trace: Trace, batch_size: int) -> NDArray[np.float64]:
+    """Return -log p of every token from all others, in nats [token]; 0 for special tokens."""
     import torch
 
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -126,21 +133,20 @@ def _pseudo(trace: Trace, batch_size: int) -> NDArray[np.float64]:
             "(AutoModelForMaskedLM)"
         )
     special = trace.units["token"].special
-    wanted = [i for i in range(len(trace.input_ids)) if not special[i]]
-    found = np.zeros(len(trace.input_ids))
-    with borrowed(unwrap(trace.model)) as twin:
+    wanted = [position for position in range(len(trace.input_ids)) if not special[position]]
+    surprisal = np.zeros(len(trace.input_ids))
+    with borrowed(unwrap(trace.model)) as model:
         for start in progress(range(0, len(wanted), batch_size), desc="masking one token after the other"):
-            places = wanted[start : start + batch_size]
-            inputs = {name: _copies(value, len(places)) for name, value in trace.inputs.items()}
+            positions = wanted[start : start + batch_size]
+            inputs = {
+                name: value.expand(len(positions), *value.shape[1:]) if hasattr(value, "expand") else value
+                for name, value in trace.inputs.items()
+            }
             masked = inputs["input_ids"].clone()
-            rows = torch.arange(len(places), device=masked.device)
-            at = torch.tensor(places, device=masked.device)
-            own = masked[rows, at].clone()
-            masked[rows, at] = mask
-            out = twin(**(inputs | {"input_ids": masked})).logits[rows, at]
-            found[places] = -out.double().log_softmax(-1).gather(-1, own[:, None])[:, 0].cpu().numpy()
-    return found
-
-
-def _copies(value: Any, n: int) -> Any:
-    return value.expand(n, *value.shape[1:]) if hasattr(value, "expand") else value
+            cells = torch.arange(len(positions)), torch.tensor(positions)
+            tokens = masked[cells].clone()[:, None]
+            masked[cells] = mask
+            logits = model(**(inputs | {"input_ids": masked})).logits[cells]
+            log_p = logits.double().log_softmax(-1).gather(-1, tokens)
+            surprisal[positions] = -log_p[:, 0].cpu().numpy()
+    return surprisal

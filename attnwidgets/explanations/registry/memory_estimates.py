@@ -1,4 +1,4 @@
-"""How much memory a method takes, from the sizes of what it explains."""
+"""Estimates of a method's memory from the sizes of a trace or map."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Sizes:
     """The sizes of a trace's stack, or of a map.
 
     Attributes:
-        layers: How many layers there are.
-        heads: The most heads of a layer; 1 where there is no head axis.
-        queries: How many queries.
-        keys: How many keys.
-        bytes: Of one of its numbers: 4 or 8.
-        device: Where its model is; None without one.
+        layers: Number of layers.
+        heads: Largest number of heads of a layer; 1 if there is no head axis.
+        queries: Number of queries.
+        keys: Number of keys.
+        bytes: Bytes of one number: 4 or 8.
+        device: Device of the model; None without one.
     """
 
     layers: int
@@ -48,11 +48,11 @@ class Sizes:
 
 
 Takes = Callable[[Sizes], float]
-"""Takes the sizes; returns about how many bytes a method holds at once beyond what the trace does."""
+"""Takes the sizes; returns the approximate bytes that a method holds at once beyond the trace."""
 
 
 def sizes_of(explained: Any, stack: str | None = None) -> Sizes | None:
-    """Return the sizes of what a method is given; None where it is neither a map nor a trace of attention."""
+    """Return the sizes of a map or a trace; None if it is neither, or has no attention."""
     if is_map(explained):
         queries, keys = explained.shape[-2:]
         size = np.dtype(explained.dtype).itemsize
@@ -73,23 +73,23 @@ def sizes_of(explained: Any, stack: str | None = None) -> Sizes | None:
 
 
 def followed_through(sizes: Sizes) -> float:
-    """Return what a product over layers takes, in float64; it is kept for every layer."""
+    """Return the bytes of a product over layers in float64, with every layer kept."""
     return sizes.layers * sizes.matrix + 4 * sizes.double
 
 
 def measured_on_blocks(sizes: Sizes) -> float:
-    """Return what a map takes that is measured on blocks, whose layers are kept.
+    """Return the bytes of a map that is measured on blocks, with every layer kept.
 
-    One more pass holds a layer's weights, several times over, and so does every layer that is measured.
+    The additional pass holds several copies of a layer's weights, and so does every measured layer.
     """
     return sizes.layers * sizes.matrix + 4 * sizes.heads * sizes.matrix
 
 
 def measured_by_head(sizes: Sizes) -> float:
-    """Return what a map of heads takes that is measured on blocks: see `measured_on_blocks`."""
+    """Return the bytes of a map of heads that is measured on blocks: see `measured_on_blocks`."""
     return (sizes.layers + 7) * sizes.heads * sizes.matrix
 
 
 def network(sizes: Sizes) -> float:
-    """Return what a network takes with an edge for every pair of tokens and layer: its ends and capacity."""
+    """Return the bytes of a network with an edge for every pair of tokens in every layer."""
     return 4 * sizes.layers * sizes.double

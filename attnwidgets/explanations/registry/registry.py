@@ -1,4 +1,4 @@
-"""Methods by name: each registers itself from the file that carries its name."""
+"""The registry of methods by name; each method registers itself from its own file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import refuse_unknown, suggest
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.explanation import Explanation
+from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.registry.memory_estimates import sizes_of
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
 from attnwidgets.tracing.free_memory import forced, room_for, spoken_bytes
@@ -29,20 +31,20 @@ R = TypeVar("R", bound=Explanation)
 
 @dataclass(frozen=True, repr=False)
 class Method:
-    """A way to explain a trace.
+    """A method that explains traces.
 
     Attributes:
-        name: What `aw.explain` and the views call it.
+        name: Its name in `aw.explain` and the views.
         function: Takes a trace and keyword options.
-        paper: Where it was published.
-        needs: What the trace must offer, in words.
-        returns: What comes back, with its axes.
-        cost: What it takes beyond the recorded pass, in words.
-        requirements: What `needs` says, as checks.
+        paper: The publication.
+        needs: What the trace must have, in words.
+        returns: The kind of result, with its axes.
+        cost: The passes it takes beyond the recorded one, in words.
+        requirements: `needs` as checks.
         by_user: Whether `aw.register` added it.
-        beside: The method it is to be laid beside, or "".
-        mark: What a menu says beside the name ("fails: causal"), or "".
-        takes: Its memory by sizes; None where it checks its own, or takes few bytes.
+        beside: The method to compare it with, or "".
+        mark: A remark beside the name in menus ("fails: causal"), or "".
+        takes: Estimates its memory from sizes; None if it checks its own memory, or takes little.
     """
 
     name: str
@@ -68,7 +70,7 @@ class Method:
 
     @property
     def kind(self) -> Literal["map", "attributions"]:
-        """What comes back: a MixingMap ("map") or Attributions ("attributions")."""
+        """The kind of result: a MixingMap ("map") or Attributions ("attributions")."""
         return "attributions" if self.returns.startswith("Attributions") else "map"
 
     @property
@@ -77,10 +79,10 @@ class Method:
         return tuple(parameter.name for parameter in self._parameters())
 
     def default_options(self, trace: Any = None) -> dict[str, Any]:
-        """Return the options with their defaults; those without a default are left out (see `required`).
+        """Return the options with their defaults, without those that have none (see `required`).
 
         Args:
-            trace: Where given, `stack` is the one that is meant by its default.
+            trace: If given, `stack` is the trace's default stack.
         """
         defaults = {p.name: p.default for p in self._parameters() if p.default is not p.empty}
         if trace is not None and "stack" in defaults and defaults["stack"] is None:
@@ -93,24 +95,24 @@ class Method:
         return tuple(p.name for p in self._parameters() if p.default is p.empty)
 
     def _parameters(self) -> list[inspect.Parameter]:
-        found = list(inspect.signature(self.function).parameters.values())[1:]
-        return [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        parameters = list(inspect.signature(self.function).parameters.values())[1:]
+        return [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
     def memory(self, trace: Any, stack: str | None = None) -> float:
-        """Return about how many bytes this method holds at once; 0 where it checks its own, or takes few.
+        """Return the approximate bytes that this method holds at once; 0 if it checks its own, or takes few.
 
         Args:
             trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
-            stack: Which stack; the trace's default otherwise.
+            stack: Name of the stack; the trace's default otherwise.
         """
         sizes = sizes_of(trace, stack)
         return 0.0 if self.takes is None or sizes is None else float(self.takes(sizes))
 
     @contextmanager
     def in_room(self, trace: Any, stack: str | None, *, force: bool) -> Iterator[None]:
-        """Raise ValueError with what to do where this method has no room, before it runs or when it fails.
+        """Raise ValueError, with what to do, if memory is too short, before the method runs or when it fails.
 
-        Within `force`, nothing that it runs is refused for its memory.
+        With `force`, nothing is refused for its memory.
         """
         sizes = sizes_of(trace, stack)
         where = "" if sizes is None else f" over {sizes.keys:,} tokens"
@@ -120,13 +122,13 @@ class Method:
             yield
 
     def refusal(self, trace: Any, stack: str | None = None) -> str:
-        """Return "" where this method can serve a trace, else the first reason against it, in words.
+        """Return "" if this method can explain a trace, else the first reason against it, in words.
 
-        The model is not run: what only a run can tell is the method's own error when it is called.
+        The model does not run: errors that only a run can reveal are raised when the method is called.
 
         Args:
             trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
-            stack: Which stack; the trace's default otherwise.
+            stack: Name of the stack; the trace's default otherwise.
         """
         stack = default_stack(trace) if stack is None else stack
         reasons = (need.refusal(trace, stack) for need in self.requirements)
@@ -134,11 +136,11 @@ class Method:
 
 
 def default_stack(trace: Any) -> str:
-    """Return the stack that is meant by default, of a trace or an explanation."""
+    """Return the default stack of a trace or an explanation."""
     return str(getattr(trace, "default_stack", None) or getattr(trace, "stack", "self"))
 
 
-_HOMES = ("attnwidgets.explanations.mixing", "attnwidgets.explanations.attribution")  # a method a file
+_HOMES = ("attnwidgets.explanations.mixing", "attnwidgets.explanations.attribution")  # one method per file
 _METHODS: dict[str, Method] = {}
 _CELL = "text-align:left;vertical-align:top;padding:.3em .6em"
 
@@ -152,27 +154,28 @@ def method(
     cost: str,
     takes: Takes | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register a function as the method `name`; its unknown keywords are refused with the nearest valid one.
+    """Register a function as the method `name`; unknown keywords are refused with the nearest valid one.
 
-    What has no room in memory is refused as well, unless it is given `force=True`, which every method takes.
+    Calls that do not fit into memory are refused as well, unless `force=True`, which every method accepts.
+    Placeholders in the function's docstring are filled in: see `documented`.
 
     Args:
-        name: What `aw.explain` and the views call it.
-        paper: Where it was published.
-        needs: What the trace must offer: names in `needs.NEEDS`, or a `Need` of the method's own.
-        returns: What comes back, with its axes; begins with MixingMap or Attributions.
-        cost: What it takes beyond the recorded pass, in words.
-        takes: How much memory it holds at once, by sizes; None where it checks its own, or takes few bytes.
+        name: Its name in `aw.explain` and the views.
+        paper: The publication.
+        needs: What the trace must have: names in `requirements.NEEDS`, or a `Need` of the method's own.
+        returns: The kind of result, with its axes; begins with MixingMap or Attributions.
+        cost: The passes it takes beyond the recorded one, in words.
+        takes: Estimates the bytes held at once from sizes; None if it checks its own memory, or takes little.
 
     Raises:
-        ValueError: Where another function has the name, or a requirement is unknown.
+        ValueError: If another function has the name, or a requirement or placeholder is unknown.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
+        @functools.wraps(documented(function))
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            own = "force" in inspect.signature(function).parameters
-            force = bool(kwargs.get("force") if own else kwargs.pop("force", False))
+            takes_force = "force" in inspect.signature(function).parameters
+            force = bool(kwargs.get("force") if takes_force else kwargs.pop("force", False))
             require_known(name, function, kwargs)
             trace, stack = args[0] if args else kwargs.get("trace"), kwargs.get("stack")
             with entry.in_room(trace, stack if isinstance(stack, str) else None, force=force):
@@ -193,15 +196,10 @@ def method(
 
 
 def require_known(name: str, function: Callable[..., Any], keywords: Iterable[str]) -> None:
-    """Raise TypeError where a method takes no such keyword; the message names the nearest."""
+    """Raise TypeError if a method does not accept a keyword; the message names the nearest."""
     parameters = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    for keyword in keywords:
-        if keyword not in parameters:
-            taken = ", ".join(list(parameters)[1:]) or "none"
-            near = suggest(keyword, parameters)
-            raise TypeError(f"{name}() takes no keyword {keyword!r}; it takes {taken}.{near}")
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+        refuse_unknown(name, (keyword for keyword in keywords if keyword not in parameters), parameters)
 
 
 def put(entry: Method) -> None:
@@ -216,39 +214,53 @@ def remove(name: str) -> None:
 
 
 def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
-    """Return every method by name, with what it needs and returns; shown as a table.
+    """Return every method by name, with its needs, results and costs; shown as a table.
 
     Args:
-        trace: Where given, the table also says which methods serve it, what stands against the others, and
-            how much memory they take.
-        stack: Which stack of `trace`; its default otherwise.
+        trace: If given, the table also says which methods can explain it, why the others cannot, and how much
+            memory they take.
+        stack: Stack of `trace`; its default otherwise.
+
+    Example:
+        >>> "rollout" in aw.methods()
+        True
+        >>> aw.methods()["saliency"].returns
+        'Attributions [source]'
     """
     for name in _HOMES:
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{name}.{module.name}")
-    found = dict(sorted(_METHODS.items()))
+    by_name = dict(sorted(_METHODS.items()))
     if trace is None:
-        return MethodTable(found)
+        return MethodTable(by_name)
     return MethodTable(
-        found,
-        {name: entry.refusal(trace, stack) for name, entry in found.items()},
-        {name: entry.memory(trace, stack) for name, entry in found.items()},
+        by_name,
+        {name: entry.refusal(trace, stack) for name, entry in by_name.items()},
+        {name: entry.memory(trace, stack) for name, entry in by_name.items()},
     )
 
 
 def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
-    """Return what the method `name` says about a trace.
+    """Explain a trace by the method `name`.
 
     Args:
-        trace: What `aw.trace` returned; methods that read a map take a MixingMap, too.
+        trace: What `aw.trace` returned; methods that read a map also accept a MixingMap.
         name: A name in `aw.methods()`.
-        options: The method's own keywords, and `force=True` to run what has no room in memory.
+        options: The method's own keywords, and `force=True` to run it even if memory may be too short.
+
+    Returns:
+        What the method returns: a MixingMap or Attributions.
 
     Raises:
-        ValueError: Where there is no such method (the message names the nearest and lists them all), or it
-            has no room in memory (the message says what it takes and what is free).
-        TypeError: Where the method takes no such keyword.
+        ValueError: If there is no such method (the message names the nearest and lists all), or memory is too
+            short (the message says how much it takes and how much is free).
+        TypeError: If the method does not accept a keyword.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.explain(trace, "rollout", residual_weight=0.8).method
+        'rollout'
     """
     return methods()[name].function(trace, **options)
 
@@ -257,19 +269,19 @@ class MethodTable:
     """The registered methods: a table in a notebook, and a mapping from names to `Method`.
 
     Args:
-        found: Methods by name.
-        refusals: Where asked of a trace: by name, "" or why the method cannot serve it.
-        memory: Where asked of a trace: by name, about how many bytes the method takes; 0 where that is told
-            when it is called, or is little.
+        by_name: Methods by name.
+        refusals: For a given trace: by name, "" or why the method cannot explain it.
+        memory: For a given trace: by name, the approximate bytes that the method takes; 0 if it is little, or
+            the method checks its own memory.
     """
 
     def __init__(
         self,
-        found: dict[str, Method],
+        by_name: dict[str, Method],
         refusals: dict[str, str] | None = None,
         memory: dict[str, float] | None = None,
     ) -> None:
-        self._methods = found
+        self._methods = by_name
         self.refusals = refusals
         self.memory = memory
 
@@ -284,10 +296,8 @@ class MethodTable:
 
     def __getitem__(self, name: str) -> Method:
         if name not in self._methods:
-            names = ", ".join(repr(known) for known in self._methods)
-            raise ValueError(
-                f"method {name!r} is unknown; there is {names}.{suggest(str(name), self._methods)}"
-            )
+            near = suggest(str(name), self._methods)
+            raise ValueError(f"method {name!r} is unknown; there are {listed(self._methods)}.{near}")
         return self._methods[name]
 
     @property
@@ -298,8 +308,8 @@ class MethodTable:
     def _rows(self) -> list[dict[str, str]]:
         rows = []
         for entry in self:
-            named = f"{entry.name} ({entry.mark})" if entry.mark else entry.name
-            row = {"method": named, "what it says": entry.summary, "returns": entry.returns}
+            name = f"{entry.name} ({entry.mark})" if entry.mark else entry.name
+            row = {"method": name, "what it says": entry.summary, "returns": entry.returns}
             if self.refusals is not None:
                 refused = self.refusals[entry.name]
                 row["serves this trace"] = f"no: {refused}" if refused else "yes"
@@ -311,7 +321,7 @@ class MethodTable:
 
     def __repr__(self) -> str:
         lines = []
-        bare = ("what it says", "paper")
+        bare = ("what it says", "paper")  # without the column's name
         for row in self._rows():
             lines.append(row.pop("method"))
             about = (words if head in bare else f"{head} {words}" for head, words in row.items() if words)

@@ -1,4 +1,4 @@
-"""What a method needs of a trace: named requirements, each with its words and a check that runs no model."""
+"""Requirements of methods on a trace, by name, each with a description and a check that runs no model."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.trace_protocol import is_trace
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.block_layout import Layout
 
-# (trace, stack) -> "" or what is missing, to be read after "needs ..., "
+# (trace, stack) -> "" or what is missing, in words that follow "needs ..., "
 Check = Callable[[Any, str], str]
 
 
@@ -21,10 +22,10 @@ class Need:
     """One requirement of a method.
 
     Attributes:
-        name: What `@method(needs=...)` calls it.
-        words: What a reader is told.
-        check: Takes a trace (or a map) and a stack; returns "" where it is met, else what stands against it
-            in words that follow "needs ..., ". Cheap: it never runs the model.
+        name: Its name in `@method(needs=...)`.
+        words: Its description for readers.
+        check: Takes a trace (or a map) and a stack; returns "" if it is met, else what is missing in words
+            that follow "needs ..., ". Cheap: it never runs the model.
     """
 
     name: str
@@ -32,58 +33,63 @@ class Need:
     check: Check
 
     def refusal(self, trace: Any, stack: str) -> str:
-        """Return "" where a trace meets this, else the reason: "needs ..., and ..."."""
-        found = self.check(trace, stack)
-        return f"needs {self.words}, {found}" if found else ""
+        """Return "" if a trace meets this, else the reason: "needs ..., and ..."."""
+        missing = self.check(trace, stack)
+        return f"needs {self.words}, {missing}" if missing else ""
 
 
 def resolve_needs(needs: str | Need | tuple[str | Need, ...]) -> tuple[Need, ...]:
-    """Return requirements by name; a `Need` stands for itself.
+    """Return requirements by name; a `Need` stays as it is.
 
     Raises:
-        ValueError: For an unknown name; the message lists those there are.
+        ValueError: For an unknown name; the message lists the known ones.
     """
-    return tuple(_resolved(need) for need in (needs if isinstance(needs, tuple) else (needs,)))
+    return tuple(_resolve(need) for need in (needs if isinstance(needs, tuple) else (needs,)))
 
 
-def _resolved(need: str | Need) -> Need:
+def _resolve(need: str | Need) -> Need:
     if isinstance(need, Need):
         return need
     for known in NEEDS.values():
         if need in (known.name, known.words):
             return known
     raise ValueError(
-        f"needs {need!r} is not one of {', '.join(map(repr, NEEDS))}, nor a Need.{suggest(need, NEEDS)} "
-        "A requirement of one method's own is a Need(name, words, check)."
+        f"needs {need!r} is not one of {listed(NEEDS)}, nor a Need.{suggest(need, NEEDS)} "
+        "A method's own requirement is a Need(name, words, check)."
     )
 
 
 def at_most(limit: int, what: str, count: Callable[[Any, str], int]) -> Need:
-    """Return the requirement that a trace is no longer than a method runs unless it is forced to.
+    """Return the requirement that a trace is not too long, unless the method is forced to run.
 
     Args:
-        limit: The largest number taken.
-        what: What is counted ("tokens").
-        count: Takes a trace and a stack, returns how many there are.
+        limit: The largest number.
+        what: Name of what is counted ("tokens").
+        count: Takes a trace and a stack, returns the number.
     """
 
     def check(trace: Any, stack: str) -> str:
-        found = count(trace, stack)
-        return "" if found <= limit else f"and there are {found:,}: pass force=True in Python, or shorten it"
+        n = count(trace, stack)
+        return "" if n <= limit else f"and there are {n:,}: pass force=True in Python, or shorten it"
 
     return Need("size", f"at most {limit:,} {what}", check)
 
 
 def n_keys(trace: Any, stack: str) -> int:
-    """Return the number of keys of a stack, of a trace or a map."""
+    """Return the number of keys of a trace's stack or of a map."""
     return int(trace.shape[-1]) if is_map(trace) else len(trace.axes(stack)[1])
 
 
 def is_map(shown: Any) -> bool:
-    """Return whether something is a map rather than a trace."""
+    """Return whether an object is a map rather than a trace."""
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
     return isinstance(shown, MixingMap)
+
+
+def _after(first: Check) -> Callable[[Check], Check]:
+    """Let a check run only if another one finds nothing missing."""
+    return lambda check: lambda trace, stack: first(trace, stack) or check(trace, stack)
 
 
 def _attention(trace: Any, _: str) -> str:
@@ -102,17 +108,13 @@ def _followed(trace: Any, stack: str) -> str:
     return (not is_map(trace) and _attention(trace, stack)) or _attends_to_itself(trace, stack)
 
 
-def _model(trace: Any, stack: str) -> str:
-    missing = _attention(trace, stack)
-    if missing:
-        return missing
+@_after(_attention)
+def _model(trace: Any, _: str) -> str:
     return "" if getattr(trace, "model", None) is not None else "and these numbers were given without one"
 
 
+@_after(_model)
 def _recorded_model(trace: Any, stack: str) -> str:
-    missing = _model(trace, stack)
-    if missing:
-        return missing
     from attnwidgets.tracing.layers import RecordedLayer
 
     if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
@@ -120,10 +122,8 @@ def _recorded_model(trace: Any, stack: str) -> str:
     return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
 
 
+@_after(_recorded_model)
 def _blocks(trace: Any, stack: str) -> str:
-    missing = _recorded_model(trace, stack)
-    if missing:
-        return missing
     from attnwidgets.tracing.algebra.block_runs import owner
     from attnwidgets.tracing.algebra.blocks import fitting
     from attnwidgets.tracing.recording.borrow import unwrap
@@ -140,31 +140,29 @@ def _blocks(trace: Any, stack: str) -> str:
 
 
 def _attentions(layout: Layout) -> set[str]:
-    """Return the modules of a block that a description says attend."""
+    """Return the attention modules of a block according to a description."""
     return {layout.attention} | ({layout.cross.attention} if layout.cross else set())
 
 
 def _called_in(trace: Any, block: str) -> set[str]:
-    """Return the modules of a block that attended in a trace, by their path in it."""
+    """Return the modules of a block that attended in a trace, by their path within the block."""
     names = {layer.call.name for stack in trace.stack_table.values() for layer in stack.layers}
     return {name[len(block) :].lstrip(".") for name in names if name.startswith(f"{block}." if block else "")}
 
 
+@_after(_blocks)
+@_after(_attends_to_itself)
 def _own_blocks(trace: Any, stack: str) -> str:
-    missing = _blocks(trace, stack) or _attends_to_itself(trace, stack)
-    if missing or not (stack == "decoder" and "cross" in trace.stacks):
-        return missing
-    return "and the blocks of stack 'decoder' also read another sequence"
+    reads_other = stack == "decoder" and "cross" in trace.stacks
+    return "and the blocks of stack 'decoder' also read another sequence" if reads_other else ""
 
 
 def _own_tokens(_: Any, stack: str) -> str:
     return "and those of stack 'cross' are another's" if stack == "cross" else ""
 
 
-def _target(trace: Any, stack: str) -> str:
-    missing = _model(trace, stack)
-    if missing:
-        return missing
+@_after(_model)
+def _target(trace: Any, _: str) -> str:
     name = type(trace.model).__name__
     if trace.logits is None:
         return f"and {name} has no head to predict one: name one in Python (target=...)"
@@ -173,19 +171,15 @@ def _target(trace: Any, stack: str) -> str:
     return ""
 
 
-def _logits(trace: Any, stack: str) -> str:
-    missing = _model(trace, stack)
-    if missing:
-        return missing
+@_after(_model)
+def _logits(trace: Any, _: str) -> str:
     return "" if trace.logits is not None else f"and {type(trace.model).__name__} has none"
 
 
-def _next_token(trace: Any, stack: str) -> str:
-    missing = _logits(trace, stack)
-    if missing:
-        return missing
-    said = trace.predictions_title
-    return "" if said == "next token" else f"and {type(trace.model).__name__} predicts {said or 'none'}"
+@_after(_logits)
+def _next_token(trace: Any, _: str) -> str:
+    title = trace.predictions_title
+    return "" if title == "next token" else f"and {type(trace.model).__name__} predicts {title or 'none'}"
 
 
 NEEDS = {
@@ -204,5 +198,5 @@ NEEDS = {
         Need("next token", "a decoder that predicts the next token", _next_token),
     )
 }
-"""Requirements by name. What only a run can tell (a description that does not prove itself) is none of them:
-it is the error of the method when it is chosen."""
+"""Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
+the method raises it as an error."""

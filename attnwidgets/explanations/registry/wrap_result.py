@@ -1,4 +1,4 @@
-"""Bare numbers of a trace, by their shape, as an explanation with its labels."""
+"""Plain numbers as an explanation of a trace, labelled by their shape."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ MAP, LAYERS, MATRIX, VECTOR = 4, 3, 2, 1
 
 
 def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]) -> Explanation:
-    """Return what a function returned as an explanation of its trace.
+    """Return a function's result as an explanation of its trace.
 
     Args:
-        returned: Numbers (numpy, torch, lists; a list may hold one array a layer) in one of `SHAPES`, or a
+        returned: Numbers (numpy, torch, lists; a list may hold one array per layer) in one of `SHAPES`, or a
             MixingMap or Attributions. [query, key] is numbered as the last layer.
-        trace: What it explains.
-        stack: Which stack.
-        common: What `carried` returns for the method.
+        trace: The explained trace.
+        stack: Name of the stack.
+        common: What `provenance_of` returned for the method.
 
     Raises:
         ValueError: For a shape that fits no axes (the message names those that do), NaN or infinity.
-        TypeError: Where it is no numbers.
+        TypeError: If the result is not numeric.
     """
     if isinstance(returned, (MixingMap, Attributions)):
-        return _renamed(returned, common)
+        return _rename(returned, common)
     name = common["method"]
     if returned is None:
         raise TypeError(f"{name} returned None; is there a `return` at its end?")
@@ -41,26 +41,23 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
     layers, heads = trace.n_layers(stack), trace.n_heads(stack)
     unit = next(unit for unit in query.units if unit in key.units)
     matrix = (len(query), len(key))
-    taken = {
-        MAP: (layers, heads, *matrix),
-        LAYERS: (layers, *matrix),
-        MATRIX: matrix,
-        VECTOR: matrix[1:],
-    }
-    if array.shape != taken.get(array.ndim):
-        fitting = ", ".join(str(shape) for shape in taken.values())
-        hint = _hint(array.shape, taken)
-        raise ValueError(f"{name} returned shape {array.shape}; taken are {SHAPES}, here {fitting}.{hint}")
+    shapes = {MAP: (layers, heads, *matrix), LAYERS: (layers, *matrix), MATRIX: matrix, VECTOR: matrix[1:]}
+    if array.shape != shapes.get(array.ndim):
+        fitting = ", ".join(map(str, shapes.values()))
+        raise ValueError(
+            f"{name} returned shape {array.shape}; accepted shapes are {SHAPES}, here {fitting}."
+            f"{_hint(array.shape, shapes)}"
+        )
     if array.ndim == VECTOR:
         return Attributions(array, axis=key, unit=unit, **common)
     numbers = tuple(range(layers)) if array.ndim > MATRIX else (layers - 1,)
     return MixingMap(array, query=query, key=key, layers=numbers, unit=unit, **common)
 
 
-def _hint(shape: tuple[int, ...], taken: dict[int, tuple[int, ...]]) -> str:
-    if len(shape) != LAYERS or shape[1:] != taken[MATRIX]:
+def _hint(shape: tuple[int, ...], shapes: dict[int, tuple[int, ...]]) -> str:
+    if len(shape) != LAYERS or shape[1:] != shapes[MATRIX]:
         return ""
-    layers, heads = taken[MAP][:2]
+    layers, heads = shapes[MAP][:2]
     if shape[0] == heads:
         return " Its first axis looks like heads: reduce them, or return [layer, head, query, key]."
     return f" Its first axis has {shape[0]} entries, and there are {layers} layers."
@@ -73,22 +70,18 @@ def _numbers(returned: Any, name: str) -> Array:
         return as_floats(returned)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} returned a {type(returned).__name__} that is no array of numbers ({error}); taken are "
-            f"{SHAPES}, as numpy, torch or lists, a MixingMap or Attributions."
+            f"{name} returned a {type(returned).__name__} that is not a numeric array ({error}); "
+            f"accepted are {SHAPES}, as numpy, torch or lists, a MixingMap or Attributions."
         ) from error
 
 
-def _renamed(found: MixingMap | Attributions, common: dict[str, Any]) -> Explanation:
-    """Return an explanation under the method's name; how it came about is kept as its source."""
-    history = common["provenance"] | {"source": found.provenance, "steps": list(found.steps)}
-    notes = [note for both in (found.warning, common["warning"]) for note in both.split("; ") if note]
-    warning = "; ".join(dict.fromkeys(notes))
-    kept = common | {"provenance": history, "stack": found.stack, "warning": warning}
-    if isinstance(found, Attributions):
+def _rename(result: MixingMap | Attributions, common: dict[str, Any]) -> Explanation:
+    """Return an explanation under the method's name, with its former provenance as the source."""
+    history = common["provenance"] | {"source": result.provenance, "steps": list(result.steps)}
+    notes = [note for warning in (result.warning, common["warning"]) for note in warning.split("; ") if note]
+    common |= {"provenance": history, "stack": result.stack, "warning": "; ".join(dict.fromkeys(notes))}
+    if isinstance(result, Attributions):
         names = ("axis", "target", "foil", "residual", "map", "unit")
-        return Attributions(found.values, **{name: getattr(found, name) for name in names}, **kept)
-    axes = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
-    facts = ("causal", "stochastic", "signed")
-    arguments = {name: getattr(found, name) for name in axes} | {name: found.known(name) for name in facts}
-    arguments["row_fn"] = found.rows if found.knows_rows else None
-    return MixingMap.lazy(found.layer, **arguments, keep=False, **kept)
+        return Attributions(result.values, **{name: getattr(result, name) for name in names}, **common)
+    rows = result.rows if result.knows_rows else None
+    return MixingMap.lazy(result.layer, row_fn=rows, keep=False, **(result.arguments() | common))

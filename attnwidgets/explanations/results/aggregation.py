@@ -1,4 +1,4 @@
-"""From tokens to words, sentences or any spans.
+"""Aggregation of tokens into words, sentences or any spans.
 
 Clark et al. 2019 (What Does BERT Look At?, section 3): attention *to* a split word is the sum over its
 pieces, attention *from* a split word is the mean over its pieces. Rows that sum to one keep doing so.
@@ -8,9 +8,10 @@ Attributions add up: the attribution of a word is the sum over its pieces.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,24 +35,24 @@ _SPAN_NAMES = ("span", "spans")
 
 
 def new_unit(given: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Unit:
-    """Return the unit that a user gives for an axis, checked.
+    """Return the unit that a user gave for an axis, checked.
 
     Args:
         given: A Unit, or spans of tokens as pairs (start, end), the end not included.
-        axis: What it divides.
-        present: Name of the unit that the axis is read by now.
-        side: What the axis is called in errors.
+        axis: The axis that it divides.
+        present: Name of the axis' present unit.
+        side: Name of the axis in errors.
 
     Raises:
-        TypeError: For spans that are no pairs of numbers.
-        ValueError: Where a span is empty or leaves the tokens, a token lies in no span or in several, or the
+        TypeError: For spans that are not pairs of numbers.
+        ValueError: If a span is empty or leaves the tokens, a token lies in no span or in several, or the
             unit has the name of the present one.
     """
     if not isinstance(given, Unit):
         given = _unit_of_spans(given, axis, next(name for name in _SPAN_NAMES if name != present), side)
     check_partition(given, len(axis), side)
     if given.name == present:
-        raise ValueError(f"unit {present!r} is what this is read by; give the new Unit another name.")
+        raise ValueError(f"unit {present!r} is the present unit; give the new Unit another name.")
     return given
 
 
@@ -60,12 +61,12 @@ def _unit_of_spans(spans: Spans, axis: TokenAxis, name: str, side: str) -> Unit:
         raise TypeError(
             f"unit {spans!r} is neither a unit's name nor a Unit nor a list of pairs (start, end)."
         )
-    own = axis.units.get("token")
-    apart = own.special if own is not None else (False,) * len(axis)
+    tokens = axis.units.get("token")
+    special = tokens.special if tokens is not None else (False,) * len(axis)
     members = []
     for number, pair in enumerate(spans):
         try:
-            start, end = (index(one) for one in pair)
+            start, end = map(index, pair)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"spans[{number}] is {pair!r}; a span is a pair (start, end) of token numbers, the end not "
@@ -78,8 +79,23 @@ def _unit_of_spans(spans: Spans, axis: TokenAxis, name: str, side: str) -> Unit:
             )
         members.append(tuple(range(start, end)))
     labels = tuple(joined([axis.tokens[i] for i in group], axis.tokens) for group in members)
-    special = tuple(all(apart[i] for i in group) for group in members)
-    return Unit(name, labels, tuple(members), special)
+    return Unit(name, labels, tuple(members), tuple(all(special[i] for i in group) for group in members))
+
+
+def add_units(query: TokenAxis, key: TokenAxis, units: tuple[Unit, Unit]) -> tuple[TokenAxis, TokenAxis]:
+    """Return two axes with a unit each, as the same object if axes and units are the same.
+
+    Raises:
+        ValueError: If the units have different names.
+    """
+    if units[0].name != units[1].name:
+        raise ValueError(f"the units of a pair need one name, not {units[0].name!r} and {units[1].name!r}.")
+    extended = [
+        axis if axis.units.get(unit.name) == unit else replace(axis, units={**axis.units, unit.name: unit})
+        for axis, unit in zip((query, key), units, strict=True)
+    ]
+    same = key is query and units[0] == units[1]
+    return extended[0], extended[0] if same else extended[1]
 
 
 def check_partition(unit: Unit, n_tokens: int, side: str) -> None:
@@ -103,34 +119,30 @@ def check_partition(unit: Unit, n_tokens: int, side: str) -> None:
 
 
 def regroup(fine: Unit, coarse: Unit) -> Groups | None:
-    """Return which elements of `fine` make up each element of `coarse`, or None where they do not nest.
+    """Return the elements of `fine` in each element of `coarse`, or None if they do not nest.
 
     An element without tokens gets an empty group.
     """
     owner = {token: element for element, span in enumerate(coarse.spans) for token in span}
     groups: list[list[int]] = [[] for _ in coarse.spans]
     for element, span in enumerate(fine.spans):
-        owners = {owner.get(token) for token in span}
-        if not owners:
-            continue
-        if len(owners) > 1:
+        owners: set[Any] = {owner.get(token) for token in span}
+        if None in owners or len(owners) > 1:
             return None
-        parent = owners.pop()
-        if parent is None:
-            return None
-        groups[parent].append(element)
-    return tuple(tuple(group) for group in groups)
+        for parent in owners:  # none, for an element without tokens
+            groups[parent].append(element)
+    return tuple(map(tuple, groups))
 
 
 def token_counts(unit: Unit) -> tuple[int, ...]:
-    """Return the number of tokens of every element: the weights that make means of means exact."""
+    """Return the number of tokens of every element: weights that make means of means exact."""
     return tuple(len(span) for span in unit.spans)
 
 
 def sum_groups(values: NDArray[np.floating], groups: Groups, axis: int = -1) -> Float:
     """Sum `values` over groups of indices along `axis`; an empty group gives zero.
 
-    One gather and one `np.add.reduceat` in float64: linear in the size of `values`, whatever the groups are.
+    One gather and one `np.add.reduceat` in float64: linear in the size of `values`, for any groups.
     """
     values = np.moveaxis(np.asarray(values, dtype=np.float64), axis, -1)
     result = np.zeros((*values.shape[:-1], len(groups)))

@@ -1,4 +1,4 @@
-"""Explanations on disk: safetensors and JSON, opened again without pickle, torch or the model."""
+"""Saved explanations: safetensors and JSON, opened again without pickle, torch or the model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DESCRIPTION = "explanation.json"
 _TENSORS = "values.safetensors"
 _PICTURE = "a picture is what .plot().savefig(path) or .view().save(path) write."
 _TABLE = "a table is what .to_csv(path) writes."
-# Suffixes that promise what these files are not, and what writes that.
-_ELSEWHERE = {
+# By suffix of other kinds of files, what writes those.
+_OTHER_FORMATS = {
     **dict.fromkeys((".pdf", ".png", ".svg"), _PICTURE),
     **dict.fromkeys((".csv", ".tsv", ".json"), _TABLE),
     ".html": "a page is what .view().to_html(path) writes.",
@@ -40,25 +40,27 @@ class ArchiveError(ValueError):
 
 
 def save(explanation: Explanation, path: str | Path) -> Path:
-    """Write an explanation; layers that are lazy are computed first.
+    """Write an explanation; lazy layers are computed first.
 
     Args:
         explanation: A MixingMap, Attributions, ...
         path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
-            without one gives a folder of `explanation.json` and `values.safetensors`, which is kinder to git.
+            without one gives a folder of `explanation.json` and `values.safetensors`, which suits git better.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: Where the suffix promises a picture, a table or a page.
-        FileNotFoundError: Where the folder to write into does not exist.
-        FileExistsError: Where a folder is there and holds something else.
+        ValueError: If the suffix is that of a picture, a table or a page.
+        FileNotFoundError: If the folder to write into does not exist.
+        FileExistsError: If the folder exists and holds something else.
     """
     path = Path(path)
-    if path.suffix.lower() in _ELSEWHERE:
-        message = f"path {str(path)!r} ends in {path.suffix}, and numbers are kept as .safetensors; "
-        raise ValueError(message + _ELSEWHERE[path.suffix.lower()])
+    if path.suffix.lower() in _OTHER_FORMATS:
+        raise ValueError(
+            f"path {str(path)!r} ends in {path.suffix}, and numbers are kept as .safetensors; "
+            f"{_OTHER_FORMATS[path.suffix.lower()]}"
+        )
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
@@ -72,7 +74,7 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         return path
     if path.exists() and not (path.is_dir() and (_is_ours(path) or not any(path.iterdir()))):
         raise FileExistsError(
-            f"path {str(path)!r} is there and is not a saved explanation; choose another name."
+            f"path {str(path)!r} exists and is not a saved explanation; choose another name."
         )
     path.mkdir(exist_ok=True)
     write_bytes(path / _TENSORS, dump_tensors(tensors))
@@ -81,11 +83,23 @@ def save(explanation: Explanation, path: str | Path) -> Path:
 
 
 def load(path: str | Path) -> Explanation:
-    """Open what `.save(path)` wrote; reads numbers and JSON only, so that a foreign file can do no harm.
+    """Open an explanation saved by `.save(path)`; reads numbers and JSON only, so any file is safe to open.
+
+    Args:
+        path: A `.safetensors` file or a folder.
+
+    Returns:
+        The explanation: a MixingMap, Attributions, Scorecard, ...
 
     Raises:
-        FileNotFoundError: Where nothing is there.
-        ArchiveError: Where it is not a saved explanation, is damaged, or comes from a later version.
+        FileNotFoundError: If `path` does not exist.
+        ArchiveError: If it is not a saved explanation, is damaged, or comes from a later version.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> path = aw.rollout(trace).save("rollout.safetensors")
+        >>> aw.load(path).shape
+        (6, 9, 9)
     """
     path = Path(path)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What the description of a saved explanation holds: a file that someone has changed is refused in words."""
+"""Checks of saved descriptions: each field must have its type, or the file is refused by name."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class _Facts(TypedDict):
 
 
 class _Layers(TypedDict, total=False):
-    """Fields of the kinds of explanations; a field means the same in all of them."""
+    """Fields of all kinds of explanations; a field means the same in each."""
 
     method: str
     unit: str
     stack: str
-    stream: str  # what `stack` was called in files saved before it had this name
+    stream: str  # name of `stack` in files saved before 0.1.0
     trace_id: str
     warning: str
     dtype: str | None
@@ -80,12 +80,12 @@ class _Described(_Layers, total=False):
 
 
 def require_described(described: Mapping[str, Any]) -> None:
-    """Raise a ValueError that names the first field of another type than what is saved."""
+    """Raise a ValueError that names the first field of a wrong type."""
     _require(described, _Described, "the description")
 
 
 def _require(value: Any, hint: Any, place: str) -> None:
-    """Raise a ValueError where a value from JSON is not of a type."""
+    """Raise a ValueError if a value from JSON does not have the hinted type."""
     if get_origin(hint) in (Union, UnionType):
         _require_any(value, get_args(hint), place)
     elif not _is(value, hint):
@@ -95,18 +95,18 @@ def _require(value: Any, hint: Any, place: str) -> None:
             if name in value or name in hint.__required_keys__:
                 _require(value.get(name), part, f"{name!r} of {place}")
     elif get_origin(hint) is Mapping:
-        for name, one in value.items():
-            _require(one, get_args(hint)[1], f"{name!r:.40} of {place}")
+        for name, item in value.items():
+            _require(item, get_args(hint)[1], f"{name!r:.40} of {place}")
     elif get_origin(hint) is tuple:
-        _require_each(value, get_args(hint), place)
+        _require_items(value, get_args(hint), place)
 
 
-def _require_each(values: list[Any], hints: tuple[Any, ...], place: str) -> None:
-    of = [hints[0]] * len(values) if hints[-1] is ... else hints
-    if len(of) != len(values):
-        raise ValueError(f"{place} has {len(values)} entries instead of {len(of)}")
-    for at, (one, part) in enumerate(zip(values, of, strict=True)):
-        _require(one, part, f"{place}[{at}]")
+def _require_items(values: list[Any], hints: tuple[Any, ...], place: str) -> None:
+    hints = hints[:1] * len(values) if hints[-1] is ... else hints
+    if len(hints) != len(values):
+        raise ValueError(f"{place} has {len(values)} entries instead of {len(hints)}")
+    for index, (value, hint) in enumerate(zip(values, hints, strict=True)):
+        _require(value, hint, f"{place}[{index}]")
 
 
 def _require_any(value: Any, hints: tuple[Any, ...], place: str) -> None:
@@ -121,5 +121,5 @@ def _is(value: Any, hint: Any) -> bool:
         return not isinstance(value, bool) and isinstance(value, (int, float) if hint is float else int)
     if is_typeddict(hint):
         return isinstance(value, dict)
-    held = {Mapping: dict, tuple: list}.get(get_origin(hint), hint)
-    return held is Any or isinstance(value, held)
+    json_type = {Mapping: dict, tuple: list}.get(get_origin(hint), hint)
+    return json_type is Any or isinstance(value, json_type)

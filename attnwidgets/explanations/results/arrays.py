@@ -1,4 +1,4 @@
-"""Anyone's array as numpy of float32 or float64, without importing torch."""
+"""Arrays from any library as numpy float32 or float64, without importing torch."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
-"""float32, or float64 where the numbers were computed or given in it."""
+"""float32, or float64 if the numbers were computed or given in it."""
 
 
 def as_floats(array: Any, dtype: str | None = None) -> Array:
     """Return numpy floats of a numpy array, a nested sequence or a torch tensor on any device.
 
     Args:
-        array: What is read; an array or CPU tensor that has the dtype already is not copied.
-        dtype: "float32" or "float64"; by default float64 where the numbers come in it (as Python's own
-            floats do), else float32.
+        array: The numbers; an array or CPU tensor that has the dtype already is not copied.
+        dtype: "float32" or "float64"; by default float64 if the numbers are float64 already (as Python's own
+            floats are), else float32.
     """
     if hasattr(array, "detach"):  # a torch tensor
         array = array.detach().cpu()
         double = array.dtype.itemsize == np.dtype(np.float64).itemsize
         array = (array if double else array.float()).numpy()  # numpy has no bfloat16
-    found = np.asarray(array)
+    array = np.asarray(array)
     if dtype is None:
-        dtype = "float64" if found.dtype == np.float64 else "float32"
-    return np.asarray(found, dtype=dtype)
+        dtype = "float64" if array.dtype == np.float64 else "float32"
+    return np.asarray(array, dtype=dtype)
 
 
 def read_only(array: Array) -> Array:
-    """Return a view that cannot be written through; the owner of the memory keeps its own rights."""
+    """Return a read-only view; the array itself stays writable."""
     view: Array = array.view()
     view.flags.writeable = False
     return view
 
 
 def require_finite(array: Array, what: str) -> None:
-    """Raise ValueError where `array` holds NaN or an infinity, naming how many and the first place."""
+    """Raise ValueError if `array` holds NaN or infinity; the message counts them and names the first."""
     finite = np.isfinite(array)
     if not finite.all():
         bad = np.argwhere(~finite)

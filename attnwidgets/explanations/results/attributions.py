@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice, suggest
 from attnwidgets._selecting import listed, position
-from attnwidgets.explanations.explanation import (
-    Explanation,
-    restore_common,
-)
+from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.aggregation import new_unit, regroup, sum_groups
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
-from attnwidgets.explanations.results.description import describe_axis, restore_axis
+from attnwidgets.explanations.results.description import describe_axis, plain, restore_axis
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
 from attnwidgets.tracing.text.units import TokenAxis, Unit
@@ -23,6 +20,9 @@ from attnwidgets.tracing.text.units import TokenAxis, Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
 
@@ -38,21 +38,21 @@ class Attributions(Explanation):
     Args:
         values: [source] or [target, source]; copied.
         axis: The axis of the sources, or their labels.
-        target: What the values speak for, in words ("positive", " Paris"); a sequence of them where values
-            has a target axis.
+        target: What the values speak for, in words ("positive", " Paris"); a sequence of them if values has
+            a target axis.
         foil: What the target is contrasted with, if anything.
-        residual: What is missing between the sum of the values and the target's score, where the method is
-            meant to conserve it; one number, or one for each target.
-        map: What the method says of every layer on its way to the target, where it says anything; saved and
-            read by coarser units along with the values.
-        reach: How many of the axis' first tokens each target's number was read from, where later ones came
-            after it (what a language model generates): one number, or one for each target. What lies beyond
-            is 0, and no view paints it.
+        residual: The target's score less the sum of the values, if the method is meant to conserve it; one
+            number, or one for each target.
+        map: The method's map of every layer, if it has one; saved and read by coarser units along with the
+            values.
+        reach: How many of the axis' first tokens each target depends on, if others follow (as in generated
+            text): one number, or one for each target. Values beyond it are 0, and no view paints them.
         unit: The unit of the axis.
-        method, stack, provenance, trace_id, warning, predictions: see `Explanation`.
+        method: Name of the method.
+        stack, provenance, trace_id, warning, predictions, dtype: See `Explanation`.
 
     Raises:
-        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+        ValueError: If shapes and labels do not agree, or a value is NaN or infinite.
     """
 
     kind = "Attributions"
@@ -73,7 +73,7 @@ class Attributions(Explanation):
         foil: str | None = None,
         residual: float | Sequence[float] | None = None,
         reach: int | Sequence[int] | None = None,
-        map: MixingMap | None = None,  # noqa: A002 - what it is, as in MixingMap
+        map: MixingMap | None = None,  # noqa: A002 - the name of the attribute, as in MixingMap
         unit: str = "token",
         method: str = "given",
         **common: Any,
@@ -81,12 +81,10 @@ class Attributions(Explanation):
         array = np.array(as_floats(values, common.get("dtype")))
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
-            raise ValueError(
-                f"unit {unit!r} is not on the axis, which has {', '.join(repr(name) for name in axis.units)}."
-            )
+            raise ValueError(f"unit {unit!r} is not on the axis, which has {listed(axis.units)}.")
         if array.ndim not in (1, 2) or array.shape[-1] != len(axis.units[unit]):
             raise ValueError(
-                f"values has shape {array.shape}; taken are [source] and [target, source] "
+                f"values has shape {array.shape}; accepted shapes are [source] and [target, source] "
                 f"with {len(axis.units[unit])} sources, one for each {unit}."
             )
         require_finite(array, "values")
@@ -98,14 +96,14 @@ class Attributions(Explanation):
             raise ValueError(
                 f"target {target!r} does not fit values of shape {array.shape}: one label for each target."
             )
-        reaches = None if reach is None else tuple(int(one) for one in np.atleast_1d(reach))
+        reaches = None if reach is None else tuple(int(count) for count in np.atleast_1d(reach))
         residuals = _numbers(residual)
         for name, numbers in {"reach": reaches, "residual": residuals}.items():
             if isinstance(numbers, tuple) and len(numbers) != (len(array) if many else 1):
-                message = (
-                    f"{name} {list(numbers)} does not fit values of shape {array.shape}: one number for each"
+                raise ValueError(
+                    f"{name} {list(numbers)} does not fit values of shape {array.shape}: one number for each "
+                    "target."
                 )
-                raise ValueError(f"{message} target.")
         self._set_common(unit=unit, method=method, **(common | {"dtype": array.dtype.name}))
         self._set(
             axis=axis,
@@ -145,12 +143,12 @@ class Attributions(Explanation):
 
     @property
     def signed(self) -> bool:
-        """Whether any value is negative, or what is said of the layers is signed."""
+        """Whether any value is negative, or the map of the layers is signed."""
         return bool((self._values < 0).any()) or bool(self.map is not None and self.map.known("signed"))
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets' labels; one empty label where no target was named."""
+        """The targets' labels; one empty label if no target was named."""
         return self.target if isinstance(self.target, tuple) else (self.target or "",)
 
     @property
@@ -165,7 +163,7 @@ class Attributions(Explanation):
 
     @property
     def title(self) -> str:
-        """The method, its target and foil, and what was done to the numbers."""
+        """The method, its target and foil, and the operations on its numbers."""
         about = self.target if isinstance(self.target, str) else ""
         contrast = f" rather than {self.foil!r}" if self.foil else ""
         named = f"{self.provenance.get('title') or self.method}{f' for {about!r}' if about else ''}{contrast}"
@@ -181,28 +179,26 @@ class Attributions(Explanation):
         """Return the attributions of one target, by its number or its label.
 
         Raises:
-            IndexError: Where there is no such target; the message names them.
+            IndexError: If there is no such target; the message names them.
         """
         if isinstance(target, str):
             if target not in self.targets:
-                names = ", ".join(repr(name) for name in self.targets)
                 raise IndexError(
-                    f"target {target!r} is not there; there is {names}.{suggest(target, self.targets)}"
+                    f"target {target!r} is not one of {listed(self.targets)}.{suggest(target, self.targets)}"
                 )
             target = self.targets.index(target)
-        place = position(target, range(len(self.targets)), "target")
+        row = position(target, range(len(self.targets)), "target")
         if self._values.ndim == 1:
             return self
-        residual = self.residual[place] if isinstance(self.residual, tuple) else self.residual
-        reach = None if self.reach is None else self.reach[place]
-        changes = {"target": self.targets[place], "residual": residual, "reach": reach}
-        return self._derive(self._values[place], "", **changes)
+        residual = self.residual[row] if isinstance(self.residual, tuple) else self.residual
+        reach = None if self.reach is None else self.reach[row]
+        return self._derive(self._values[row], "", target=self.targets[row], residual=residual, reach=reach)
 
     def reduce(self, axis: Literal["target"], how: Reduction) -> Attributions:
         """Return one row of attributions reduced over the targets.
 
         Raises:
-            ValueError: Where there is no target axis, or the reduction is unknown.
+            ValueError: If there is no target axis, or the reduction is unknown.
         """
         if axis != "target" or self._values.ndim == 1:
             raise ValueError(
@@ -226,7 +222,7 @@ class Attributions(Explanation):
         return self.reduce(axis, "sum")
 
     def beyond(self) -> NDArray[np.bool_]:
-        """Return which values [target, source] are of sources after those that the target was read from."""
+        """Return which values [target, source] belong to sources after those that the target depends on."""
         rows = np.atleast_2d(self._values)
         if self.reach is None:
             return np.zeros(rows.shape, dtype=bool)
@@ -245,29 +241,62 @@ class Attributions(Explanation):
                 end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
 
         Raises:
-            TypeError: For spans that are no pairs of numbers.
-            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
-                one lies in no span or in several, or a span leaves the axis.
+            TypeError: For spans that are not pairs of numbers.
+            ValueError: If the unit is unknown, finer than the present one, or does not divide the tokens: one
+                lies in no span or in several, or a span leaves the axis.
         """
         if not isinstance(unit, str):
             unit = new_unit(unit, self.axis, self.unit, "source")
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
-            made = None if self.map is None else _coarser(self.map, unit)
-            return self._derive(self._values, "", axis=axis, map=made).to(unit.name)
+            coarser = None if self.map is None else _coarser(self.map, unit)
+            return self._derive(self._values, "", axis=axis, map=coarser).to(unit.name)
         if unit == self.unit:
             return self
-        groups = regroup(self.source_unit, self.axis.units[unit]) if unit in self.axis.units else None
-        if groups is None:
-            offered = self.available_units()
-            near = suggest(unit, offered)
-            raise ValueError(
-                f"unit {unit!r} is not offered; these attributions can be read by {listed(offered)}.{near}"
-            )
-        made = self.map
-        if made is not None and unit in made.available_units():
-            made = made.to(unit)
+        require_choice("unit", unit, self.available_units())
+        groups = regroup(self.source_unit, self.axis.units[unit]) or ()
+        coarser = self.map
+        if coarser is not None and unit in coarser.available_units():
+            coarser = coarser.to(unit)
         step = f"by {unit} (sum over pieces)"
-        return self._derive(sum_groups(self._values, groups), step, unit=unit, map=made)
+        return self._derive(sum_groups(self._values, groups), step, unit=unit, map=coarser)
+
+    def plot(
+        self,
+        target: int | str | None = None,
+        *,
+        ax: Axes | None = None,
+        title: str | None = None,
+        cmap: str | Colormap | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+    ) -> Figure:
+        """Return a matplotlib figure: a strip of highlighted tokens for every target.
+
+        Args:
+            target: Number or label of one target; all by default.
+            ax: Axes to draw into, instead of a new figure.
+            title: Heading; by default the method and the operations on its numbers.
+            cmap: Colour map; by default blues, or a diverging one centred on zero for signed values.
+            vmin: Value of the first colour; by default zero, or -vmax for signed values.
+            vmax: Value of the last colour; by default the largest.
+
+        Raises:
+            IndexError: If there is no such target.
+        """
+        from attnwidgets.figures.maps import strip
+
+        shown = self if target is None else self.select(target)
+        return strip(
+            np.where(shown.beyond(), np.nan, np.atleast_2d(shown.values)),
+            shown.labels,
+            names=shown.targets,
+            title=title or shown.title,
+            signed=shown.signed,
+            cmap=cmap,
+            vmin=vmin,
+            vmax=vmax,
+            ax=ax,
+        )
 
     def _columns(self) -> Iterator[Columns]:
         """Yield target, source_index, source, value."""
@@ -282,14 +311,8 @@ class Attributions(Explanation):
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
-        residual = list(self.residual) if isinstance(self.residual, tuple) else self.residual
-        described = self._describe_common() | {
-            "axis": describe_axis(self.axis),
-            "target": list(self.target) if isinstance(self.target, tuple) else self.target,
-            "foil": self.foil,
-            "residual": residual,
-            "reach": None if self.reach is None else list(self.reach),
-        }
+        described = self._describe_common() | {"axis": describe_axis(self.axis)}
+        described |= {name: plain(getattr(self, name)) for name in ("target", "foil", "residual", "reach")}
         arrays = {"values": self._values}
         if self.map is not None:
             described["map"], layers = self.map.to_description()
@@ -299,23 +322,22 @@ class Attributions(Explanation):
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the attributions that `to_description` described."""
-        names = ("target", "foil", "residual")
         layers = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
         return cls(
             arrays["values"],
             axis=restore_axis(described["axis"]),
             map=MixingMap.from_description(described["map"], layers) if "map" in described else None,
             reach=described.get("reach"),
-            **{name: described[name] for name in names},
+            **{name: described[name] for name in ("target", "foil", "residual")},
             **restore_common(described),
         )
 
 
-def _coarser(made: MixingMap, unit: Unit) -> MixingMap:
-    """Return a map by a given unit of its keys, and of its queries where they are the same tokens."""
-    own = made.query_unit
-    same = own.spans == made.key_unit.spans
-    return made.to(unit if same else (dataclasses.replace(own, name=unit.name), unit))
+def _coarser(by_layer: MixingMap, unit: Unit) -> MixingMap:
+    """Return a map by a given unit of its keys, and of its queries if they are the same tokens."""
+    own = by_layer.query_unit
+    same = own.spans == by_layer.key_unit.spans
+    return by_layer.to(unit if same else (dataclasses.replace(own, name=unit.name), unit))
 
 
 def _numbers(residual: Any) -> float | tuple[float, ...] | None:

@@ -1,4 +1,4 @@
-"""m.to_bertviz(): a map as bertviz takes it, where bertviz can show it."""
+"""m.to_bertviz(): a map as arguments of bertviz' views, if bertviz can show it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
 TOKENS = {"head": 128, "model": 64}
-"""Tokens up to which bertviz' views open in seconds: they draw every pair as an element of the page."""
+"""Most tokens for which bertviz' views open in seconds: they draw every pair as an element of the page."""
 VALUES = 3_000_000
-"""Weights up to which its page stays below about 50 MB: it holds them twice, as text."""
+"""Most weights for which its page stays below about 50 MB: it holds them twice, as text."""
 _DECIMALS = 4
 
 
@@ -27,46 +27,45 @@ def to_bertviz(
     """Return a map as the arguments of bertviz' views: `head_view(**m.to_bertviz())`.
 
     Weights are rounded to four decimals, in float64, so that bertviz' page holds "0.0312" and not seventeen
-    digits. A map by word, or of rollout, is handed over as it is: with words for tokens, and with one head.
+    digits. A map by word, or of rollout, is passed on as it is: with words for tokens, and with one head.
 
     Args:
         shown: The map.
         view: "head" for bertviz' `head_view`, "model" for its `model_view`, which shows fewer tokens.
-        force: Hand over more than bertviz can show in reasonable time.
+        force: Whether to return more than bertviz can show in reasonable time.
 
     Returns:
         attention (a list of tensors (1, head, token, token)), tokens, sentence_b_start for a pair of texts;
-        for a map between two sequences cross_attention, encoder_tokens and decoder_tokens. Where the layers
-        are not 0, 1, ..., also include_layers, so that they keep their numbers. bertviz counts heads from 0.
+        for a map between two sequences cross_attention, encoder_tokens and decoder_tokens. If the layers are
+        not 0, 1, ..., also include_layers, so that they keep their numbers. bertviz counts heads from 0.
 
     Raises:
-        ValueError: Beyond those sizes (says what to do), for negative values, or where layers have different
-            numbers of heads.
+        ValueError: If the map is too large (says what to do), has negative values, or its layers have
+            different numbers of heads.
     """
     import torch
 
-    if view not in TOKENS:
-        raise ValueError(f"view {view!r} is not 'head' or 'model'.{suggest(str(view), TOKENS)}")
+    require_choice("view", view, tuple(TOKENS))
     _refuse_large(shown, view, force=force)
     if shown.known("signed"):
         raise ValueError(f"{shown.title} has negative values, and bertviz draws weights as opacity.")
-    found: dict[int, Any] = {}
+    tensors: dict[int, Any] = {}
     for number in shown.layers:
         values = np.asarray(shown.layer(number), dtype=np.float64)
         values = values if shown.heads is not None else values[None]
         if values.min() < 0:
             raise ValueError(f"layer {number} has negative values, and bertviz draws weights as opacity.")
-        found[number] = torch.from_numpy(np.round(values, _DECIMALS))[None]
-    counts = sorted({tensor.shape[1] for tensor in found.values()})
+        tensors[number] = torch.from_numpy(np.round(values, _DECIMALS))[None]
+    counts = sorted({tensor.shape[1] for tensor in tensors.values()})
     if len(counts) > 1:
         raise ValueError(
-            f"layers have {counts[0]} to {counts[-1]} heads, and bertviz takes one number: "
+            f"layers have {counts[0]} to {counts[-1]} heads, and bertviz accepts one number: "
             ".select(layer=...) those that are alike, or .mean()."
         )
-    # bertviz finds layers by their place in the list: the others' places are taken by one that is there.
-    first = found[shown.layers[0]]
+    # bertviz finds layers by their index in the list: missing ones are filled in with the first.
+    first = tensors[shown.layers[0]]
     numbers = range(max(shown.layers) + 1)
-    layers = [found.get(number, first) for number in numbers]
+    layers = [tensors.get(number, first) for number in numbers]
     extra = {} if shown.layers == tuple(numbers) else {"include_layers": list(shown.layers)}
     queries, keys = _spelled(shown.query_labels), _spelled(shown.key_labels)
     if shown.query is not shown.key and shown.query != shown.key:
@@ -82,8 +81,8 @@ def _refuse_large(shown: MixingMap, view: str, *, force: bool) -> None:
         return
     if longest > TOKENS[view]:
         raise ValueError(
-            f"bertviz' {view} view cannot show {longest} {shown.unit}s: it draws every pair, and is stuck "
-            f"from about {TOKENS[view]}. Read the map by word or sentence, .to('word'), show it here "
+            f"bertviz' {view} view cannot show {longest} {shown.unit}s: it draws every pair, and hangs above "
+            f"about {TOKENS[view]}. Read the map by word or sentence, .to('word'), show it here "
             "(aw.Explorer), or pass force=True."
         )
     if total > VALUES:

@@ -1,4 +1,4 @@
-"""What attributions sum to, in words and numbers, where their method is meant to conserve the target."""
+"""The sum of attributions beside their target, in words, for methods that conserve the target."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.attributions import Attributions
 
 _COMPLETE = 1e-3
-"""Share of the target below which what is missing is called rounding."""
+"""Share of the target below which a missing part counts as rounding."""
 
 
 def sums_of(attributions: Attributions) -> list[str]:
-    """Return a line for every target: sum + rest = target; [] where nothing is conserved."""
-    about = attributions.provenance
+    """Return a line for every target: sum + rest = target; [] if nothing is conserved."""
     totals, rests = _sums(attributions)
     lines = [
         _line(float(total), float(rest), other, attributions)
         for total, rest, other in zip(totals, rests, _other_stack(attributions, totals), strict=True)
     ]
-    parts: Any = about.get("parts")
+    parts: Any = attributions.provenance.get("parts")
     if len(lines) == 1 and hasattr(parts, "items"):
         named = (f"{name} {_number(float(part))}" for name, part in parts.items() if name != "logit" and part)
         lines[0] += f"; the logit's parts: {', '.join(named)}"
@@ -33,30 +32,30 @@ def sums_of(attributions: Attributions) -> list[str]:
 
 
 def verdict_of(attributions: Attributions) -> str:
-    """Return why relevance is with no token, and what the check of the architecture found; "" without one."""
-    about: Mapping[str, Any] = attributions.provenance.get("conservation") or {}
-    verdict = str(about.get("verdict", ""))
-    takers = _takers(attributions.provenance.get("options") or {})
-    if not takers or not about.get("conserved", True) or all(map(_complete, *_sums(attributions))):
+    """Return why no token has part of the relevance, and the verdict on the architecture; "" without one."""
+    conservation: Mapping[str, Any] = attributions.provenance.get("conservation") or {}
+    verdict = str(conservation.get("verdict", ""))
+    sinks = _other_sinks(attributions.provenance.get("options") or {})
+    if not sinks or not conservation.get("conserved", True) or all(map(_complete, *_sums(attributions))):
         return verdict
     title = attributions.provenance.get("title") or attributions.method
-    why = f"The part with no token is no error: under {title} {takers} take relevance too."
-    return f"{why} A check of its own shows that nothing else is lost: {verdict}" if verdict else why
+    why = f"The part with no token is not an error: under {title} {sinks} receive relevance too."
+    return f"{why} A separate check shows that nothing else is lost: {verdict}" if verdict else why
 
 
-def _takers(options: Mapping[str, Any]) -> str:
-    """Return what takes relevance besides tokens under the options of `aw.lrp`, or ""."""
-    apart = {
+def _other_sinks(options: Mapping[str, Any]) -> str:
+    """Return what receives relevance besides tokens under the options of `aw.lrp`, or ""."""
+    optional = {
         "biases": options.get("bias") == "absorb",
         "position embeddings": options.get("at") == "embedding",
     }
-    some = " and ".join(name for name, takes in apart.items() if takes)
+    some = " and ".join(name for name, receives in optional.items() if receives)
     always = "the softmax of attention" if options.get("rule") == "attnlrp" else ""
     return ", and ".join(filter(None, (always, f"{some}, where a model has them," if some else "")))
 
 
 def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of every target's values, and what the target is more than that; nothing without one."""
+    """Return the sum of every target's values and the rest of its score [target]; empty without one."""
     if attributions.residual is None:
         return np.zeros(0), np.zeros(0)
     totals = np.atleast_2d(attributions.values).sum(-1, dtype=np.float64)
@@ -64,11 +63,11 @@ def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def _other_stack(attributions: Attributions, totals: NDArray[np.float64]) -> list[float | None]:
-    """Return what the other stack of an encoder-decoder holds of every target; None: not known."""
+    """Return the share of every target in the other stack of an encoder-decoder; None if unknown."""
     summed = (attributions.provenance.get("conservation") or {}).get("sum")
     if attributions.stack not in ("encoder", "decoder") or summed is None:
         return [0.0] * len(totals)
-    if len(summed) != len(totals):  # a choice of the targets, or several explanations side by side
+    if len(summed) != len(totals):  # some of the targets, or several explanations side by side
         return [None] * len(totals)
     return [float(whole - total) for whole, total in zip(summed, totals, strict=True)]
 
@@ -80,7 +79,7 @@ def _complete(total: float, rest: float) -> bool:
 def _line(total: float, rest: float, other: float | None, attributions: Attributions) -> str:
     about = attributions.provenance
     what = "change from the baseline" if "change" in about else "target"
-    # Relevance that no token has is with the model; other sums that fall short lack something.
+    # Relevance that no token has is in the model; other methods miss a part.
     lacking = "with no token" if "conservation" in about else "missing"
     tokens = f"sum of the {attributions.unit.replace('_', ' ')}s"
     if other is None:

@@ -1,4 +1,4 @@
-"""ContributionGraph: of what every state of a stack is made, head by head, and routes to a token."""
+"""ContributionGraph: the parts of every state of a stack, head by head, and the routes to a token."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _SIDES = ("residual", "mlp", "mlp_residual")
 class ContributionGraph(MixingMap):
     """A map of every head's reading of every token, with the other parts of the same sums.
 
-    The state of a token after attention is made of what heads read (this map) and of the residual connection
-    (`residual`): a row summed over heads and keys, and its residual, are one. The state after the
-    feed-forward layer is made of that layer (`mlp`) and of what it is added to (`mlp_residual`): they are
+    The state of a token after attention consists of what heads read (this map) and of the residual connection
+    (`residual`): a row summed over heads and keys, plus its residual, is one. The state after the
+    feed-forward layer consists of that layer (`mlp`) and of what it is added to (`mlp_residual`): they sum to
     one, too.
 
     Args:
         values: [layer, head, query, key]; copied.
         residual, mlp, mlp_residual: [layer, query]; copied.
-        parallel: Whether the feed-forward layer reads a block's input beside attention (GPT-NeoX) rather than
-            what comes of it.
-        **common: see `MixingMap`; both axes are the same tokens.
+        parallel: Whether the feed-forward layer reads a block's input, beside attention (GPT-NeoX), rather
+            than attention's output.
+        **common: See `MixingMap`; both axes are the same tokens.
 
     Raises:
-        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+        ValueError: If shapes and labels do not agree, or a value is NaN or infinite.
     """
 
     kind = "ContributionGraph"
@@ -55,20 +55,21 @@ class ContributionGraph(MixingMap):
         parallel: bool = False,
         **common: Any,
     ) -> None:
-        super().__init__(values, stochastic=False, signed=False, **common)
+        super().__init__(values, **({"stochastic": False, "signed": False} | common))
         n_layers, n_queries = self.shape[0], self.shape[-2]
         if self.heads is None:
-            raise ValueError(f"values has shape {self.shape}; a graph takes [layer, head, query, key].")
-        found = {}
+            raise ValueError(f"values has shape {self.shape}; a graph needs [layer, head, query, key].")
+        sides = []
         for name, given in zip(_SIDES, (residual, mlp, mlp_residual), strict=True):
-            found[name] = np.array(as_floats(given, self.dtype))
-            if found[name].shape != (n_layers, n_queries):
+            array = as_floats(given, self.dtype)
+            if array.shape != (n_layers, n_queries):
                 raise ValueError(
-                    f"{name} has shape {found[name].shape}; one number is taken for every layer and query, "
+                    f"{name} has shape {array.shape}, and needs one number for every layer and query, "
                     f"{(n_layers, n_queries)}."
                 )
-            require_finite(found[name], name)
-        stacked = np.stack([found[name] for name in _SIDES], axis=1)
+            require_finite(array, name)
+            sides.append(array)
+        stacked = np.stack(sides, axis=1)
         self._set(
             _others={number: read_only(rows) for number, rows in zip(self.layers, stacked, strict=True)},
             _order={"parallel": parallel},
@@ -76,23 +77,22 @@ class ContributionGraph(MixingMap):
 
     @classmethod
     def lazy(cls, layer_fn: Callable[[int], Any], **options: Any) -> Self:
-        """Return a graph whose layers are computed when first asked for.
+        """Return a graph whose layers are computed on first use.
 
         Args:
             layer_fn: Takes an original layer number, returns something with `attention` [head, query, key],
                 `residual`, `mlp` and `mlp_residual` [query], and `parallel`.
-            **options: see `MixingMap.lazy`.
+            **options: See `MixingMap.lazy`.
         """
         others: dict[int, Array] = {}
         order: dict[str, bool] = {}
 
         def attention(number: int) -> Any:
-            found = layer_fn(number)
-            others[number] = read_only(
-                np.stack([as_floats(getattr(found, name), self.dtype) for name in _SIDES])
-            )
-            order["parallel"] = bool(found.parallel)
-            return found.attention
+            layer = layer_fn(number)
+            rows = np.stack([as_floats(getattr(layer, name), self.dtype) for name in _SIDES])
+            others[number] = read_only(rows)
+            order["parallel"] = bool(layer.parallel)
+            return layer.attention
 
         self = super().lazy(attention, **({"stochastic": False} | options))
         self._set(_others=others, _order=order)
@@ -119,7 +119,7 @@ class ContributionGraph(MixingMap):
 
     @property
     def mlp_residual(self) -> Array:
-        """Shares of what the feed-forward layers are added to [layer, query]."""
+        """Shares of the states that the feed-forward layers are added to [layer, query]."""
         return self._side("mlp_residual")
 
     @property
@@ -138,33 +138,33 @@ class ContributionGraph(MixingMap):
         per_head: bool = False,
         layer: int | None = None,
     ) -> Routes:
-        """Return the edges above a threshold over which something reaches a token.
+        """Return the edges above a threshold that lead to a token.
 
         Followed from the token's last state downwards: the information flow routes to its prediction.
 
         Args:
-            target: The token, by its place in this graph's unit (negative: from the end) or its label where
+            target: The token, by its position in this graph's unit (negative: from the end) or its label if
                 only one has it; by default the last one, which predicts the next.
-            threshold: Edges count that are above it, 0 to 1.
-            renormalize: Whether the threshold is taken to single parts (a head's reading of a token), what is
-                left of every sum is made to sum to one, and every edge that is left counts; so does the
-                authors' tool unless told otherwise. Without it the threshold is taken to edges.
-            per_head: Whether every head has an edge of its own; else heads are summed, as by the authors.
-            layer: From whose output to follow; the last one by default.
+            threshold: Smallest share of an edge, 0 to 1.
+            renormalize: Whether the threshold applies to single parts (a head's reading of a token), the rest
+                of every sum is scaled to one, and every remaining edge counts; the default of the authors'
+                tool. Otherwise the threshold applies to edges.
+            per_head: Whether every head has an edge of its own; else heads are summed, as the authors do.
+            layer: Layer from whose output to follow; the last one by default.
 
         Returns:
             Routes, with `nodes` (states of tokens), `edges`, and `.to_dataframe()` with one edge a row.
 
         Raises:
-            IndexError: Where there is no such token or layer.
-            ValueError: Where the label is several tokens', the threshold is no share, layers have gaps, or
+            IndexError: If there is no such token or layer.
+            ValueError: If several tokens have the label, the threshold is not a share, layers have gaps, or
                 keys are not the queries.
         """
         n_queries, n_keys = self.shape[-2:]
         if n_queries != n_keys:
-            raise ValueError(f"routes follow tokens, and there are {n_keys} keys for {n_queries} of them.")
+            raise ValueError(f"routes need the same queries and keys, not {n_queries} and {n_keys}.")
         if not 0 <= threshold < 1:
-            raise ValueError(f"threshold is a share from 0 up to, not with, 1; not {threshold}.")
+            raise ValueError(f"threshold must be a share, 0 <= threshold < 1, not {threshold}.")
         last = self.layers[-1 if layer is None else position(layer, self.layers, "layer")]
         followed = self.layers[: self.layers.index(last) + 1]
         if list(followed) != list(range(followed[0], last + 1)):
@@ -190,9 +190,10 @@ class ContributionGraph(MixingMap):
         places = [place for place, label in enumerate(labels) if label == target]
         places = places or [place for place, label in enumerate(labels) if label.strip() == target.strip()]
         if len(places) != 1:
-            found = f"is {len(places)} {self.unit}s ({', '.join(map(str, places))})" if places else "is none"
+            at = f" ({', '.join(map(str, places))})" if places else ""
             raise ValueError(
-                f"target {target!r} {found} of this graph; name it by its place, 0 to {len(labels) - 1}."
+                f"target {target!r} is the label of {len(places)} {self.unit}s{at} of this graph; name it by "
+                f"its position, 0 to {len(labels) - 1}."
             )
         return places[0]
 
@@ -200,45 +201,35 @@ class ContributionGraph(MixingMap):
         """Return the graph in a coarser unit: sum over the pieces of a key, mean over those of a query.
 
         Raises:
-            ValueError: see `MixingMap.to`.
+            ValueError: See `MixingMap.to`.
         """
-        found = super().to(unit)
-        if found is self or found.heads is None:
-            return found
-        groups = regroup(self.query_unit, found.query_unit)
+        coarser = super().to(unit)
+        groups = regroup(self.query_unit, coarser.query_unit)
+        if coarser is self or coarser.heads is None or groups is None:
+            return coarser
         weights = token_counts(self.query_unit)
-        if groups is None:  # unreachable where the map could be aggregated; what is left is still a map
-            return found
-        return self._around(found, lambda rows: mean_groups(rows, groups, weights))
+        return self._around(coarser, lambda rows: mean_groups(rows, groups, weights))
 
     def select(self, layer: Index = None, head: Index = None) -> MixingMap:
         """Return some layers, as a graph, or some heads, as a map.
 
         Raises:
-            IndexError: see `MixingMap.select`.
+            IndexError: See `MixingMap.select`.
         """
-        found = super().select(layer, head)
-        return found if head is not None else self._around(found, lambda rows: rows)
+        selected = super().select(layer, head)
+        return selected if head is not None else self._around(selected, lambda rows: rows)
 
-    def _around(self, found: MixingMap, change: Callable[[Any], Any]) -> ContributionGraph:
-        """Return a graph of a map that was derived from this one's, and of the other parts."""
+    def _around(self, derived: MixingMap, change: Callable[[Any], Any]) -> ContributionGraph:
+        """Return a graph of a map derived from this one, with the other parts changed in the same way."""
 
         def measure(number: int) -> _Shares:
-            return _Shares(found.layer(number), change(self.others(number)), parallel=self.parallel)
+            return _Shares(derived.layer(number), change(self.others(number)), parallel=self.parallel)
 
-        return ContributionGraph.lazy(
-            measure,
-            query=found.query,
-            key=found.key,
-            layers=found.layers,
-            heads=found.heads,
-            causal=found.known("causal"),
-            runs_model=found.runs_model,
-            **found._common(),  # noqa: SLF001 - of one's own class
-        )
+        arguments = derived.arguments() | derived._common()  # noqa: SLF001 - the same class
+        return ContributionGraph.lazy(measure, **arguments)
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and the arrays: a layer of the map and its other parts."""
+        """Return a JSON-able description and the arrays: every layer of the map and its other parts."""
         described, arrays = super().to_description()
         others = {f"others.{number}": np.asarray(self.others(number)) for number in self.layers}
         return described | {"parallel": self.parallel}, arrays | others
@@ -246,19 +237,18 @@ class ContributionGraph(MixingMap):
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the graph that `to_description` described."""
-        found = MixingMap.from_description(described, arrays)
-        layers = found.layers
-        sides = np.stack([arrays[f"others.{number}"] for number in layers], axis=1)
+        attention = MixingMap.from_description(described, arrays)
+        sides = np.stack([arrays[f"others.{number}"] for number in attention.layers], axis=1)
         return cls(
-            found.values,
+            attention.values,
             **dict(zip(_SIDES, sides, strict=True)),
             parallel=bool(described["parallel"]),
-            query=found.query,
-            key=None if found.key is found.query else found.key,
-            layers=layers,
-            heads=found.heads,
-            causal=found.causal,
-            **found._common(),  # noqa: SLF001 - of one's own class
+            query=attention.query,
+            key=None if attention.key is attention.query else attention.key,
+            layers=attention.layers,
+            heads=attention.heads,
+            causal=attention.causal,
+            **attention._common(),  # noqa: SLF001 - the same class
         )
 
 

@@ -1,4 +1,4 @@
-"""Plain, JSON-able descriptions of what an explanation carries: what pickling and archives both write."""
+"""JSON-able descriptions of the parts of explanations, for pickles and archives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 
 def plain(value: Any) -> Any:
-    """Return `value` in the types of JSON; functions by their name, anything else unknown by its repr."""
+    """Return `value` in the types of JSON; functions by their name, other objects by their repr."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, (np.generic, np.ndarray)):
@@ -38,35 +38,30 @@ def frozen(value: Any) -> Any:
 
 def describe_axis(axis: TokenAxis) -> dict[str, Any]:
     """Return a JSON-able description of an axis with all of its units."""
-    units = {
-        name: {item.name: plain(getattr(unit, item.name)) for item in dataclasses.fields(unit)}
-        for name, unit in axis.units.items()
+    return _describe_fields(axis) | {
+        "units": {name: _describe_fields(unit) for name, unit in axis.units.items()}
     }
-    described = {
-        item.name: plain(getattr(axis, item.name))
-        for item in dataclasses.fields(axis)
-        if item.name != "units"
-    }
-    return described | {"units": units}
+
+
+def _describe_fields(item: TokenAxis | Unit) -> dict[str, Any]:
+    return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 
 def restore_axis(described: Mapping[str, Any]) -> TokenAxis:
-    """Return the axis that `describe_axis` described. Fields of a later version are left out."""
-    known = {item.name for item in dataclasses.fields(TokenAxis)}
-    arguments = {key: _tuples(value) for key, value in described.items() if key in known and key != "units"}
-    units = {name: _restore_unit(unit) for name, unit in described["units"].items()}
-    axis = TokenAxis(**arguments, units=units)
+    """Return the axis that `describe_axis` described, without fields of a later version."""
+    units = {name: Unit(**_known_fields(Unit, unit)) for name, unit in described["units"].items()}
+    axis = TokenAxis(**(_known_fields(TokenAxis, described) | {"units": units}))
     _check(axis)
     return axis
 
 
-def _restore_unit(described: Mapping[str, Any]) -> Unit:
-    known = {item.name for item in dataclasses.fields(Unit)}
-    return Unit(**{key: _tuples(value) for key, value in described.items() if key in known})
+def _known_fields(cls: type[TokenAxis | Unit], described: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(cls)}
+    return {name: _tuples(value) for name, value in described.items() if name in known}
 
 
 def _check(axis: TokenAxis) -> None:
-    """Raise a ValueError where an axis and its units do not fit together."""
+    """Raise a ValueError if an axis and its units do not fit together."""
     n_tokens = len(axis)
     if not axis.units or len(axis.segment) != n_tokens:
         raise ValueError(f"an axis of {n_tokens} tokens lacks a unit to read them in, or the text each is in")

@@ -1,16 +1,14 @@
-"""Units whose tokens count as one while a method computes, rather than in the map that it made."""
+"""Units whose tokens a method treats as one while it computes, rather than in the finished map."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
-from attnwidgets.explanations.results.aggregation import check_partition, keeps_order, mean_groups
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.results.aggregation import add_units, check_partition, keeps_order, mean_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows and columns of a map in the unit it is computed in.
+    """Rows and columns of a map in the unit in which it is computed.
 
     Args:
         query: The axis of the rows.
         key: The axis of the columns.
         name: The unit of both.
-        causal: Whether no row is drawn from a later column.
+        causal: Whether no row draws from a later column.
     """
 
     query: TokenAxis
@@ -37,24 +35,24 @@ class Grid:
 
     @property
     def spans(self) -> tuple[tuple[int, ...], ...] | None:
-        """The tokens of every column; None where each is one token, in order."""
+        """The tokens of every column; None if each is one token, in order."""
         spans = self.key.units[self.name].spans
         return None if _single(spans) else spans
 
     def rows(
         self, values: NDArray[np.floating], how: Literal["mean", "max"] = "mean"
     ) -> NDArray[np.floating]:
-        """Return rows of tokens [..., token, column] as rows of the unit; one without tokens is zero."""
+        """Return rows of tokens [..., token, column] as rows of the unit; a row without tokens is zero."""
         spans = self.query.units[self.name].spans
         if _single(spans):
             return values
         if how == "mean":
             return mean_groups(values, spans, [1.0] * values.shape[-2], axis=-2)
-        found = np.zeros((*values.shape[:-2], len(spans), values.shape[-1]))
+        rows = np.zeros((*values.shape[:-2], len(spans), values.shape[-1]))
         for row, span in enumerate(spans):
             if span:
-                found[..., row, :] = values[..., list(span), :].max(axis=-2)
-        return found
+                rows[..., row, :] = values[..., list(span), :].max(axis=-2)
+        return rows
 
 
 def _single(spans: tuple[tuple[int, ...], ...]) -> bool:
@@ -62,35 +60,22 @@ def _single(spans: tuple[tuple[int, ...], ...]) -> bool:
 
 
 def unit_grid(trace: TraceLike, stack: str, unit: str | Unit | tuple[Unit, Unit] | None) -> Grid:
-    """Return a stack's rows and columns in the unit that is meant; None for tokens.
+    """Return a stack's rows and columns in a unit; by default tokens.
 
     Raises:
-        ValueError: Where there is no such unit, or it does not divide the tokens.
+        ValueError: If there is no such unit, or it does not divide the tokens.
     """
     query, key = trace.axes(stack)
     if unit is None:
         name = next(iter(query.units))
     elif isinstance(unit, str):
         name = unit
-        offered = [name for name in query.units if name in key.units]
-        if name not in offered:
-            raise ValueError(
-                f"unit {unit!r} is not offered; there is {listed(offered)}.{suggest(unit, offered)}"
-            )
+        require_choice("unit", unit, [shared for shared in query.units if shared in key.units])
     else:
-        query, key, name = _with_units(query, key, unit if isinstance(unit, tuple) else (unit, unit))
+        pair = unit if isinstance(unit, tuple) else (unit, unit)
+        check_partition(pair[0], len(query), "query")
+        check_partition(pair[1], len(key), "key")
+        query, key = add_units(query, key, pair)
+        name = pair[0].name
     causal = trace.is_causal(stack) and keeps_order(query.units[name], key.units[name])
     return Grid(query, key, name, causal)
-
-
-def _with_units(
-    query: TokenAxis, key: TokenAxis, pair: tuple[Unit, Unit]
-) -> tuple[TokenAxis, TokenAxis, str]:
-    if pair[0].name != pair[1].name:
-        raise ValueError(f"the units of a pair need one name, not {pair[0].name!r} and {pair[1].name!r}.")
-    extended = []
-    for side, axis, own in (("query", query, pair[0]), ("key", key, pair[1])):
-        check_partition(own, len(axis), side)
-        extended.append(dataclasses.replace(axis, units={**axis.units, own.name: own}))
-    same = key is query and pair[0] == pair[1]
-    return extended[0], extended[0] if same else extended[1], pair[0].name

@@ -1,4 +1,4 @@
-"""Layers that are computed when first asked for: what a MixingMap is underneath."""
+"""LazyLayers, the base of MixingMap: layers that are computed on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnwidgets._selecting import listed, position, spoken_range
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.results.reductions import Reduction, reduce_first
-from attnwidgets.explanations.results.vectors import chosen
+from attnwidgets.explanations.results.vectors import vector_of
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     RowFunction = Callable[[int, Sequence[int] | None, Sequence[int]], Any]
     """Takes a layer's number, numbers of heads (None: all) and of queries; returns [head?, query, key]."""
 
-_LARGE = 2**25  # bytes of a layer that is gone through in blocks rather than kept
+_LARGE = 2**25  # bytes from which a layer is read in blocks rather than kept
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
 
 
@@ -35,9 +35,9 @@ class LazyLayers(Explanation):
         query: The axis of the rows.
         key: The axis of the columns.
         layers: Original layer numbers.
-        heads: Original head numbers, or None where there is no head axis.
+        heads: Original head numbers, or None if there is no head axis.
         runs_model: Whether computing a layer runs the model.
-        on_demand: Whether a layer runs the model or takes long: a view then computes only what is looked at.
+        on_demand: Whether a layer runs the model or takes long, so that views compute only what they show.
     """
 
     query: TokenAxis
@@ -127,12 +127,12 @@ class LazyLayers(Explanation):
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        """("layer", "head", "query", "key"), without "head" where there is no head axis."""
+        """("layer", "head", "query", "key"), without "head" if there is no head axis."""
         return ("layer", "query", "key") if self.heads is None else ("layer", "head", "query", "key")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes; no layer is computed for it."""
+        """Sizes of the axes; computes no layer."""
         heads = () if self.heads is None else (len(self.heads),)
         return (len(self.layers), *heads, len(self.query_unit), len(self.key_unit))
 
@@ -141,10 +141,9 @@ class LazyLayers(Explanation):
         """Whether no query sees a later key."""
         if "causal" not in self._facts:
             n_queries, n_keys = self.shape[-2:]
-            square = n_queries == n_keys and n_queries > 1
-            # Of nothing but zeros nobody can tell.
+            # A map of zeros alone does not count as causal.
             self._facts["causal"] = (
-                square
+                n_queries == n_keys > 1
                 and not any(np.triu(self.layer(number), 1).any() for number in self.layers)
                 and any(self.layer(number).any() for number in self.layers)
             )
@@ -152,12 +151,12 @@ class LazyLayers(Explanation):
 
     @property
     def stochastic(self) -> bool:
-        """Whether values are shares: not negative, and rows sum to one (looked up in one layer)."""
+        """Whether values are shares: not negative, and rows sum to one (checked in one layer)."""
         if "stochastic" not in self._facts:
             first = self.layer((self.computed_layers or self.layers)[0])
-            off = np.abs(first.sum(axis=-1, dtype=np.float64) - 1.0)
+            errors = np.abs(first.sum(axis=-1, dtype=np.float64) - 1.0)
             self._facts["stochastic"] = bool(
-                first.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _ROWS_SUM_TO_ONE
+                first.min(initial=0.0) >= 0 and errors.max(initial=0.0) <= _ROWS_SUM_TO_ONE
             )
         return self._facts["stochastic"]
 
@@ -169,12 +168,18 @@ class LazyLayers(Explanation):
         return self._facts["signed"]
 
     def known(self, fact: str) -> bool | None:
-        """Return "causal", "stochastic" or "signed" as far as it is known; no layer is computed for it."""
+        """Return "causal", "stochastic" or "signed", or None if it is not known yet; computes no layer."""
         return self._facts.get(fact)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `MixingMap.lazy` for a map with the same axes and facts."""
+        names = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
+        facts = ("causal", "stochastic", "signed")
+        return {name: getattr(self, name) for name in names} | {fact: self.known(fact) for fact in facts}
 
     @property
     def computed_layers(self) -> tuple[int, ...]:
-        """The layers that can be had at once; of a map that is not `on_demand` these are all."""
+        """The layers that are available at once; all, if the map is not `on_demand`."""
         if not self.on_demand:
             return self.layers
         held = {*self._done, *(() if self._base is None else self._base.computed_layers)}
@@ -182,30 +187,30 @@ class LazyLayers(Explanation):
 
     @property
     def held_layers(self) -> tuple[int, ...]:
-        """The layers that were computed already, here."""
+        """The layers that this map has computed already."""
         return tuple(number for number in self.layers if number in self._done)
 
     def layer(self, layer: int) -> Array:
         """Return one layer [head?, query, key] (read-only), computed on first use. Safe in threads.
 
         Raises:
-            IndexError: Where this map has no such layer; negative numbers count from the last one.
+            IndexError: If this map has no such layer; negative numbers count from the last one.
         """
         number = self.layers[position(layer, self.layers, "layer")]
-        found = self._cache.get(number)
-        if found is None:
+        values = self._cache.get(number)
+        if values is None:
             with self._lock:
-                found = self._cache.get(number)
-                if found is None:
-                    found = self._checked(number, as_floats(self._compute(number), self.dtype))
+                values = self._cache.get(number)
+                if values is None:
+                    values = self._require_fit(number, as_floats(self._compute(number), self.dtype))
                     if self._keep:
-                        self._cache[number] = found
+                        self._cache[number] = values
                     self._done.add(number)
-        return found
+        return values
 
     @property
     def knows_rows(self) -> bool:
-        """Whether some rows of some heads are computed without the rest of their layer: see `rows`."""
+        """Whether some rows of some heads can be computed without the rest of their layer: see `rows`."""
         return self._rows is not None
 
     def rows(
@@ -213,103 +218,102 @@ class LazyLayers(Explanation):
     ) -> Array:
         """Return some rows of some heads [head?, query, key] (read-only).
 
-        What `layer(layer)` has there; where `knows_rows` and that layer is not kept, only these rows are
-        computed. Any other map computes and keeps the layer.
+        They equal those of `layer(layer)`. If `knows_rows` and that layer is not kept, only these rows are
+        computed; otherwise the whole layer is computed and kept.
 
         Args:
             layer: Original layer number; negative ones count from the last.
-            heads: Original head numbers in the order wanted; all by default. Not taken without a head axis.
-            queries: Rows in the order wanted, or a slice; all by default.
+            heads: Original head numbers, in the order of the result; all by default. Only with a head axis.
+            queries: Rows in the order of the result, or a slice; all by default.
 
         Raises:
-            IndexError: Where the map has no such layer, head or row.
+            IndexError: If the map has no such layer, head or row.
         """
         number = self.layers[position(layer, self.layers, "layer")]
         rows = positions(queries, self.shape[-2], "query")
         if heads is not None and self.heads is None:
             raise IndexError("heads cannot be chosen: this map has no head axis.")
         known = self.heads or ()
-        some = None if heads is None else [position(head, known, "head") for head in heads]
+        chosen_heads = None if heads is None else [known[position(head, known, "head")] for head in heads]
         if self._rows is not None and number not in self._cache:
-            wanted = None if some is None else [known[place] for place in some]
-            found = as_floats(self._rows(number, wanted, numbers(rows)), self.dtype)
-            return self._checked(number, found, len(numbers(rows)))
-        whole = self.layer(number)
-        if some is not None:
-            present = [position(known[place], known[: len(whole)], "head") for place in some]
-            whole = whole[present[0] : present[0] + 1] if len(present) == 1 else whole[present]
-        return read_only(whole[..., rows, :])
+            values = as_floats(self._rows(number, chosen_heads, numbers(rows)), self.dtype)
+            return self._require_fit(number, values, len(numbers(rows)))
+        values = self.layer(number)
+        if chosen_heads is not None:
+            present = [position(head, known[: len(values)], "head") for head in chosen_heads]
+            values = values[present[0] : present[0] + 1] if len(present) == 1 else values[present]
+        return read_only(values[..., rows, :])
 
     def blocks(
         self, layer: int, heads: Iterable[int] | None = None, limit: int = BLOCK_BYTES
     ) -> Iterator[tuple[slice, Array]]:
-        """Go through a layer in blocks of rows; where `knows_rows`, only one block is in memory at a time.
+        """Yield a layer in blocks of rows; if `knows_rows`, only one block is in memory at a time.
 
         Args:
             layer: Original layer number.
             heads: Original head numbers; all by default.
-            limit: About how many bytes a block has; none has fewer than 16 rows.
+            limit: Approximate size of a block in bytes; none has fewer than 16 rows.
 
         Yields:
-            Which rows, and their values [head?, query, key].
+            The rows' slice, and their values [head?, query, key].
 
         Raises:
-            IndexError: Where the map has no such layer or head.
+            IndexError: If the map has no such layer or head.
         """
-        some = None if heads is None else list(heads)
-        held = self.layer(layer) if some is None and not self._large else None
-        for rows in blocks(self.shape[-2], self._row_bytes(some), limit):
-            yield rows, self.rows(layer, some, rows) if held is None else held[..., rows, :]
+        chosen_heads = None if heads is None else list(heads)
+        whole = self.layer(layer) if chosen_heads is None and not self._large else None
+        for rows in blocks(self.shape[-2], self._row_bytes(chosen_heads), limit):
+            yield rows, self.rows(layer, chosen_heads, rows) if whole is None else whole[..., rows, :]
 
     @property
     def _large(self) -> bool:
-        """Whether a layer is better gone through in blocks than computed whole and kept."""
+        """Whether a layer should be read in blocks rather than computed whole and kept."""
         return self.knows_rows and self.shape[-2] * self._row_bytes() > _LARGE
 
     def _row_bytes(self, heads: Sequence[int] | None = None) -> int:
-        """Return the bytes of one row of some heads, by default of all."""
+        """Return the bytes of one row of some heads; of all by default."""
         count = len((self.heads or (0,)) if heads is None else heads)
         return count * self.shape[-1] * np.dtype(self.dtype).itemsize
 
     def _over_heads(self, layer: int, how: Reduction, queries: Sequence[int] | None = None) -> Any:
-        """Return a layer reduced over heads [query, key], of some rows where they are given."""
+        """Return a layer reduced over heads [query, key], or only some of its rows."""
         if callable(how) or (queries is None and not self._large):
             return reduce_first(self.layer(layer), how)
-        wanted = range(self.shape[-2]) if queries is None else queries
-        parts = blocks(len(wanted), self._row_bytes())
-        return np.concatenate([reduce_first(self.rows(layer, None, wanted[part]), how) for part in parts])
+        rows = range(self.shape[-2]) if queries is None else queries
+        parts = blocks(len(rows), self._row_bytes())
+        return np.concatenate([reduce_first(self.rows(layer, None, rows[part]), how) for part in parts])
 
-    def _checked(self, number: int, array: Array, n_queries: int | None = None) -> Array:
+    def _require_fit(self, number: int, array: Array, n_queries: int | None = None) -> Array:
         expected = self.shape[1:] if n_queries is None else (*self.shape[1:-2], n_queries, self.shape[-1])
-        # Layers may have different numbers of heads (pruned models); the map then counts the largest.
+        # Layers may have different numbers of heads (pruned models); the map counts the largest.
         fits = array.ndim == len(expected) and array.shape[-2:] == expected[-2:]
         if not fits or (self.heads is not None and not 1 <= len(array) <= len(self.heads)):
             raise ValueError(
                 f"layer {number} of {self.method!r} has shape {array.shape}, but the labels "
-                f"[{', '.join(self.axis_names[1:])}] ask for {expected}."
+                f"[{', '.join(self.axis_names[1:])}] need {expected}."
             )
         require_finite(array, f"layer {number} of {self.method!r}")
         return read_only(array)
 
     @property
     def values(self) -> Array:
-        """All layers [layer, head?, query, key] (read-only); what is lazy is computed.
+        """All layers [layer, head?, query, key] (read-only); lazy layers are computed.
 
         Raises:
-            ValueError: Where layers have different numbers of heads; take them by `.layer(number)`.
+            ValueError: If layers have different numbers of heads; read them with `.layer(number)`.
         """
-        found: Array | None = vars(self).get("_values")
-        if found is None:
-            stack = [self.layer(number) for number in self.layers]
-            if len({layer.shape for layer in stack}) > 1:
-                counts = ", ".join(str(len(layer)) for layer in stack)
+        values: Array | None = vars(self).get("_values")
+        if values is None:
+            layers = [self.layer(number) for number in self.layers]
+            if len({layer.shape for layer in layers}) > 1:
+                counts = ", ".join(str(len(layer)) for layer in layers)
                 raise ValueError(
-                    f"layers have different numbers of heads ({counts}); take each with .layer(number)."
+                    f"layers have different numbers of heads ({counts}); read each with .layer(number)."
                 )
-            found = read_only(np.stack(stack))
+            values = read_only(np.stack(layers))
             with self._lock:  # the layers become views of the stack: one copy in memory
-                self._set(_values=found, _cache=dict(zip(self.layers, found, strict=True)))
-        return found
+                self._set(_values=values, _cache=dict(zip(self.layers, values, strict=True)))
+        return values
 
     def matrix(
         self, layer: int | None = None, head: int | Literal["mean", "max", "sum"] | None = None
@@ -317,12 +321,12 @@ class LazyLayers(Explanation):
         """Return one matrix [query, key].
 
         Args:
-            layer: Original layer number; may be left out where there is one layer.
-            head: Original head number or a reduction over heads; may be left out where there is one head.
+            layer: Original layer number; optional if there is one layer.
+            head: Original head number or a reduction over heads; optional if there is one head.
 
         Raises:
-            IndexError: Where the map has no such layer or head.
-            ValueError: Where there are several to choose from.
+            IndexError: If the map has no such layer or head.
+            ValueError: If there are several to choose from.
         """
         if layer is None:
             if len(self.layers) > 1:
@@ -342,35 +346,36 @@ class LazyLayers(Explanation):
     def to_attributions(
         self, how: Scheme = "column_mean", *, query: int | str | None = None, diagonal: bool = True
     ) -> Attributions:
-        """Return the map as one vector a layer: the schemes by which maps are compared with attributions.
+        """Return the map as one vector per layer, for comparison with attributions.
 
         With A [query, key] of n tokens:
 
             row          A[q, j]: what the chosen query draws from every token
             column_mean  1/n sum_i A[i, j]: how much every token is read, on average (also _sum, _max)
-            row_sum      sum_j A[i, j]: how much every token draws in (also _mean, _max); 1 where rows are
-                         shares, so that without the diagonal it is what comes from others
+            row_sum      sum_j A[i, j]: how much every token draws in (also _mean, _max); 1 if rows are
+                         shares, so that without the diagonal it is the part from other tokens
 
         Args:
             how: One of these.
             query: For "row": a number (negative from the end), "cls", "first", "last", or a label.
-            diagonal: Whether what a token draws from itself counts. Without it, the row's own entry is zero,
-                means are over the other n - 1 tokens, and a single token gives zero; nothing is divided anew.
+            diagonal: Whether to count what a token draws from itself. Without it, the row's own entry is
+                zero, means are over the other n - 1 tokens, and a single token gives zero; rows are not
+                rescaled.
 
         Returns:
-            Attributions [source] of a map with one layer, else [layer, source] with a target "layer l" for
-            each; take one by `.select(layer=-1)` before. Sources are keys, for "row_..." queries. In the unit
-            of the map; what is lazy is computed.
+            Attributions [source] for a map with one layer, else [layer, source] with a target "layer l" for
+            each; use `.select(layer=-1)` first for one layer. Sources are keys, or queries for "row_...". The
+            unit is the map's; lazy layers are computed.
 
         Raises:
-            ValueError: For an unknown scheme, a query that is missing, unknown, ambiguous or given to another
-                scheme, a map with several heads, or `diagonal=False` of one between two sequences.
-            IndexError: Where there is no such query.
+            ValueError: For an unknown scheme; a query that is missing, unknown, ambiguous or given to another
+                scheme; a map with several heads; `diagonal=False` for a map between two sequences.
+            IndexError: If there is no such query.
         """
-        return self._vectors(chosen(self, how, query, diagonal=diagonal))
+        return self._vectors(vector_of(self, how, query, diagonal=diagonal))
 
     def _vectors(self, vector: Vector) -> Attributions:
-        """Return one vector a layer, as `vector` reads it."""
+        """Return one vector per layer, as `vector` reads it."""
         from attnwidgets.explanations.results.attributions import Attributions
 
         if self.heads is not None and len(self.heads) > 1:
@@ -378,10 +383,10 @@ class LazyLayers(Explanation):
             raise ValueError(
                 f"this map has heads {heads}: reduce them first, .mean('head'), or .select(head=...) one."
             )
-        found = [vector.read(np.asarray(self.matrix(number), dtype=np.float64)) for number in self.layers]
-        several = len(found) > 1
+        rows = [vector.read(np.asarray(self.matrix(number), dtype=np.float64)) for number in self.layers]
+        several = len(rows) > 1
         return Attributions(
-            np.stack(found) if several else found[0],
+            np.stack(rows) if several else rows[0],
             axis=self.key if vector.side == "key" else self.query,
             target=[f"layer {number}" for number in self.layers] if several else None,
             **self._common(vector.step),

@@ -1,17 +1,19 @@
-"""Reading a map in coarser units: words, sentences, any spans."""
+"""Maps by coarser units: words, sentences, any spans."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.aggregation import (
     Groups,
+    add_units,
     aggregate_map,
     keeps_order,
     new_unit,
@@ -30,13 +32,12 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.arrays import Array
     from attnwidgets.explanations.results.lazy_layers import RowFunction
     from attnwidgets.explanations.results.mixing_map import MixingMap
-    from attnwidgets.tracing.text.units import TokenAxis
 
     Given: TypeAlias = Unit | Spans
 
 
 class ReadByUnits(LazyLayers):
-    """Layers whose rows and columns can be put together: what a MixingMap is in any unit."""
+    """Layers whose rows and columns can be aggregated: a MixingMap in any unit."""
 
     @property
     @abstractmethod
@@ -53,19 +54,24 @@ class ReadByUnits(LazyLayers):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        """Return the map that `compute` makes of this one, layer by layer."""
+        """Return the map that `compute` derives from this one, layer by layer."""
 
     def available_units(self) -> tuple[str, ...]:
-        """Return the units that this map can be read in: its own, and those its elements nest in.
+        """Return the units that `to` accepts: this map's own, and those in which its elements nest.
 
-        A unit that only one side has (words of a transcript, frames of its sound) leaves the other as it is.
+        A unit of only one axis (words of a transcript, frames of its sound) leaves the other as it is.
         """
         names = dict.fromkeys((*self.query.units, *self.key.units))
         return tuple(name for name in names if self._groups(name) is not None)
 
+    def _units_named(self, name: str) -> tuple[Unit, Unit]:
+        """Return the unit of each axis with a name; an axis without it keeps its elements under that name."""
+        query = self.query.units.get(name) or dataclasses.replace(self.query_unit, name=name)
+        return query, self.key.units.get(name) or dataclasses.replace(self.key_unit, name=name)
+
     def _groups(self, name: str) -> tuple[Groups, Groups] | None:
-        query = regroup(self.query_unit, _unit_or(self.query, name, self.query_unit))
-        key = regroup(self.key_unit, _unit_or(self.key, name, self.key_unit))
+        query_unit, key_unit = self._units_named(name)
+        query, key = regroup(self.query_unit, query_unit), regroup(self.key_unit, key_unit)
         return None if query is None or key is None else (query, key)
 
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
@@ -76,12 +82,12 @@ class ReadByUnits(LazyLayers):
         Args:
             unit: A unit's name (see `available_units`); a Unit, or spans of tokens as pairs (start, end), the
                 end not included, for both axes; or a tuple of two of these, for queries and keys.
-                `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+                `.to([(0, 2), (2, 6)])` turns six tokens into two elements.
 
         Raises:
-            TypeError: For spans that are no pairs of numbers.
-            ValueError: Where the unit is unknown, finer than this map's, or does not divide the tokens: one
-                lies in no span or in several, or a span leaves the axis.
+            TypeError: For spans that are not pairs of numbers.
+            ValueError: If the unit is unknown, finer than this map's, or does not divide the tokens: one lies
+                in no span or in several, or a span leaves the axis.
 
         Source: Clark et al. 2019, section 3.
         """
@@ -90,11 +96,7 @@ class ReadByUnits(LazyLayers):
         if unit == self.unit:
             return self.map
         if unit not in self.query.units and unit not in self.key.units:
-            offered = self.available_units()
-            near = suggest(unit, offered)
-            raise ValueError(
-                f"unit {unit!r} is not offered; this map can be read by {listed(offered)}.{near}"
-            )
+            require_choice("unit", unit, self.available_units())
         groups = self._groups(unit)
         if groups is None:
             raise ValueError(
@@ -102,23 +104,21 @@ class ReadByUnits(LazyLayers):
                 f"It can be read by {listed(self.available_units())}; start from the method's own map."
             )
         weights = token_counts(self.query_unit)
-        query = _extended(self.query, _unit_or(self.query, unit, self.query_unit))
-        key = (
-            query if self.key is self.query else _extended(self.key, _unit_or(self.key, unit, self.key_unit))
-        )
+        query_unit, key_unit = self._units_named(unit)
+        query, key = add_units(self.query, self.key, (query_unit, key_unit))
 
         def rows(number: int, heads: Sequence[int] | None, queries: Sequence[int]) -> Array:
-            """Return coarse rows: those of their pieces, a block at a time."""
+            """Return coarse rows, computed from their pieces a block at a time."""
             members = [groups[0][query] for query in queries]
             pieces = sum(map(len, members)) / max(1, len(members))
-            found = []
+            coarse = []
             for part in blocks(len(members), int(pieces * self._row_bytes(heads))):
                 fine = [piece for group in members[part] for piece in group]
-                places = iter(range(len(fine)))
-                local = tuple(tuple(next(places) for _ in group) for group in members[part])
+                count = itertools.count()
+                local = tuple(tuple(next(count) for _ in group) for group in members[part])
                 values = self.rows(number, heads, fine)
-                found.append(aggregate_map(values, local, [weights[piece] for piece in fine], groups[1]))
-            return np.concatenate(found, axis=-2)
+                coarse.append(aggregate_map(values, local, [weights[piece] for piece in fine], groups[1]))
+            return np.concatenate(coarse, axis=-2)
 
         def whole(number: int) -> Array:
             if self._large:
@@ -139,31 +139,14 @@ class ReadByUnits(LazyLayers):
         sides: Any = unit if _is_pair_of_sides(unit) else (unit, unit)
         query_unit = new_unit(sides[0], self.query, self.unit, "query")
         key_unit = new_unit(sides[1], self.key, self.unit, "key")
-        if query_unit.name != key_unit.name:
-            raise ValueError(
-                f"the units of a pair need one name, not {query_unit.name!r} and {key_unit.name!r}."
-            )
-        query = _extended(self.query, query_unit)
-        same = self.key is self.query and key_unit == query_unit
-        key = query if same else _extended(self.key, key_unit)
-        return self._derive(self.layer, "", rows=self.rows, query=query, key=key, keep=False).to(
-            query_unit.name
-        )
+        query, key = add_units(self.query, self.key, (query_unit, key_unit))
+        extended = self._derive(self.layer, "", rows=self.rows, query=query, key=key, keep=False)
+        return extended.to(query_unit.name)
 
 
 def _is_pair_of_sides(given: Any) -> bool:
-    """Return whether this is one unit for queries and one for keys, rather than a list of spans."""
+    """Return whether a tuple holds one unit for queries and one for keys, rather than spans."""
     pair = isinstance(given, tuple) and len(given) == len(("query", "key"))
     return pair and all(
         isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
     )
-
-
-def _unit_or(axis: TokenAxis, name: str, present: Unit) -> Unit:
-    return axis.units.get(name) or dataclasses.replace(present, name=name)
-
-
-def _extended(axis: TokenAxis, unit: Unit) -> TokenAxis:
-    if axis.units.get(unit.name) == unit:
-        return axis
-    return dataclasses.replace(axis, units={**axis.units, unit.name: unit})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import pick, position, spoken_range
 from attnwidgets.explanations.explanation import restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, require_finite
@@ -18,6 +18,9 @@ from attnwidgets.explanations.results.vectors import reduced
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
     from typing_extensions import Self
 
     from attnwidgets.explanations.results.attributions import Attributions
@@ -33,17 +36,18 @@ class MixingMap(ReadByUnits):
     Args:
         values: [layer, head, query, key], [layer, query, key], or one matrix [query, key]; copied.
         query: The axis of the rows, or their labels.
-        key: The axis of the columns; the queries' by default.
+        key: The axis of the columns, or their labels; the queries' by default.
         layers: Original layer numbers; 0, 1, ... by default.
-        heads: Original head numbers; 0, 1, ... by default. Not taken where there is no head axis.
+        heads: Original head numbers; 0, 1, ... by default. Ignored if there is no head axis.
         unit: The unit of both axes.
         causal: Whether no query sees a later key; read from the numbers by default.
         stochastic: Whether rows sum to one; read from the first layer by default.
-        signed: Whether values may be negative; read from the numbers by default (by `lazy`: no).
-        method, stack, provenance, trace_id, warning, predictions: see `Explanation`.
+        signed: Whether values may be negative; read from the numbers by default (with `lazy`: no).
+        method: Name of the method.
+        stack, provenance, trace_id, warning, predictions, dtype: See `Explanation`.
 
     Raises:
-        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+        ValueError: If shapes and labels do not agree, or a value is NaN or infinite.
     """
 
     kind = "MixingMap"
@@ -67,8 +71,8 @@ class MixingMap(ReadByUnits):
         array = np.array(array[None] if array.ndim == len(("query", "key")) else array)
         if array.ndim not in (3, 4):
             raise ValueError(
-                f"values has shape {array.shape}; taken are [layer, head, query, key], [layer, query, key] "
-                "and [query, key]."
+                f"values has shape {array.shape}; accepted shapes are [layer, head, query, key], [layer, "
+                "query, key] and [query, key]."
             )
         require_finite(array, "values")
         numbers = tuple(range(len(array)) if layers is None else layers)
@@ -78,12 +82,11 @@ class MixingMap(ReadByUnits):
             )
         if heads is None and array.ndim == len(("layer", "head", "query", "key")):
             heads = range(array.shape[1])
-        found = dict(zip(numbers, array, strict=True))
         query = query if isinstance(query, TokenAxis) else TokenAxis.plain(query, name=unit)
         if key is not None and not isinstance(key, TokenAxis):
             key = TokenAxis.plain(key, name=unit)
         self._setup(
-            found.__getitem__,
+            dict(zip(numbers, array, strict=True)).__getitem__,
             query=query,
             key=key,
             layers=numbers,
@@ -119,26 +122,26 @@ class MixingMap(ReadByUnits):
         method: str,
         **common: Any,
     ) -> Self:
-        """Return a map whose layers are computed when first asked for.
+        """Return a map whose layers are computed on first use.
 
         Args:
-            layer_fn: Takes an original layer number, returns [head, query, key] (or [query, key] where
-                `heads` is None) as numpy or torch. Called once per layer and never twice at a time.
+            layer_fn: Takes an original layer number, returns [head, query, key] (or [query, key] if `heads`
+                is None) as numpy or torch. Called once per layer and never twice at a time.
             query: The axis of the rows.
             key: The axis of the columns; the queries' by default.
             layers: Original layer numbers.
-            heads: Original head numbers, or None where there is no head axis.
+            heads: Original head numbers, or None if there is no head axis.
             unit: The unit of both axes.
-            causal: Whether no query sees a later key; None: read from the numbers when asked.
-            stochastic: Whether rows sum to one; None: read from the first layer when asked.
-            signed: Whether values may be negative; None: read from the numbers when asked.
-            keep: Whether computed layers are kept here; False where `layer_fn` keeps them itself.
+            causal: Whether no query sees a later key; None: read from the numbers on first use.
+            stochastic: Whether rows sum to one; None: read from the first layer on first use.
+            signed: Whether values may be negative; None: read from the numbers on first use.
+            keep: Whether to keep computed layers; False if `layer_fn` keeps them itself.
             runs_model: Whether `layer_fn` runs the model; maps derived from this one then do as well.
             on_demand: Whether `layer_fn` takes long without running the model.
-            row_fn: Where rows can be computed alone: takes an original layer number, original head numbers
-                (None: all) and numbers of queries, returns [head, query, key] of them.
+            row_fn: If rows can be computed alone: takes an original layer number, original head numbers
+                (None: all) and numbers of queries, returns their [head, query, key].
             method: Name of the method.
-            **common: stack, provenance, trace_id, warning, predictions: see `Explanation`.
+            **common: stack, provenance, trace_id, warning, predictions, dtype: see `Explanation`.
         """
         self = cls.__new__(cls)
         self._setup(
@@ -169,29 +172,17 @@ class MixingMap(ReadByUnits):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        arguments: dict[str, Any] = {
-            "query": self.query,
-            "key": self.key,
-            "layers": self.layers,
-            "heads": self.heads,
-            "causal": self.known("causal"),
-            "stochastic": self.known("stochastic"),
-            "signed": self.known("signed"),
-            "runs_model": self.runs_model,
-            "on_demand": self.on_demand,
-            "row_fn": rows if self.knows_rows else None,
-            "base": self if by_layer else None,
-        }
-        return MixingMap.lazy(compute, **(arguments | self._common(step) | changes))
+        own = {"row_fn": rows if self.knows_rows else None, "base": self if by_layer else None}
+        return MixingMap.lazy(compute, **(self.arguments() | own | self._common(step) | changes))
 
     @property
     def map(self) -> MixingMap:
-        """This map: what a method says of every layer is its `.map`, with or without a number explained."""
+        """This map, as Attributions have the map they were computed with under `.map`."""
         return self
 
     @property
     def note(self) -> str:
-        """What was done to the method's numbers, and what its computed layers show of the first element."""
+        """Operations on the method's numbers, and the share of the first element in the computed layers."""
         return "; ".join([*self.steps, *self._taken()])
 
     def _taken(self) -> list[str]:
@@ -202,8 +193,6 @@ class MixingMap(ReadByUnits):
     def _remarks(self) -> list[str]:
         return [*self._taken(), *super()._remarks()]
 
-    # Verbs
-
     def select(self, layer: Index = None, head: Index = None) -> MixingMap:
         """Return a map of some layers and heads. Axes are kept: `.select(layer=3)` has one layer, number 3.
 
@@ -212,7 +201,7 @@ class MixingMap(ReadByUnits):
             head: The same for heads.
 
         Raises:
-            IndexError: Where this map has no such layer or head.
+            IndexError: If this map has no such layer or head.
         """
         layers = self.layers if layer is None else pick(layer, self.layers, "layer")
         if head is None:
@@ -223,8 +212,8 @@ class MixingMap(ReadByUnits):
         all_heads = self.heads
 
         def some_heads(number: int) -> Array:
-            found = self.layer(number)
-            return found[[position(item, all_heads[: len(found)], "head") for item in heads]]
+            layer = self.layer(number)
+            return layer[[position(head, all_heads[: len(layer)], "head") for head in heads]]
 
         def rows(number: int, some: Sequence[int] | None, queries: Sequence[int]) -> Array:
             return self.rows(number, heads if some is None else some, queries)
@@ -242,18 +231,18 @@ class MixingMap(ReadByUnits):
     def reduce(self, axis: str, how: Reduction, *, diagonal: bool = True) -> MixingMap | Attributions:
         """Return the map reduced over an axis: a map over heads or layers, a vector over queries or keys.
 
-        Over heads no head axis is left; over layers one layer is left, under the last one's number. Over
-        queries (columns are reduced) one value a key is left, over keys one value a query, for each layer.
+        Reducing heads removes the head axis; reducing layers leaves one layer, under the last one's number.
+        Reducing queries leaves one value per key, reducing keys one value per query, for each layer.
 
         Args:
             axis: "head", "layer", "query" or "key".
             how: "mean", "max", "sum", or a function of [reduced, ..., query, key] (float64; of [reduced,
                 kept] over queries or keys) that removes the first axis.
-            diagonal: Over queries or keys, whether what a token draws from itself counts.
+            diagonal: Over queries or keys, whether to count what a token draws from itself.
 
         Raises:
-            ValueError: Where the axis or the reduction is unknown, there is no head axis, or several heads
-                are left to a vector.
+            ValueError: If the axis or the reduction is unknown, there is no head axis, or several heads would
+                have to become a vector.
         """
         if axis in ("query", "key"):
             return self._vectors(reduced(self, "query" if axis == "query" else "key", how, diagonal=diagonal))
@@ -266,17 +255,15 @@ class MixingMap(ReadByUnits):
             if self.heads is None:
                 raise ValueError("this map has no head axis to reduce.")
             return self._derive(
-                lambda number: self._same_matrix(self._over_heads(number, how), name),
+                lambda number: self._require_matrix(self._over_heads(number, how), name),
                 step,
-                # A function may read other rows than those it is asked for.
+                # A function may need more rows than those requested.
                 rows=None if callable(how) else lambda number, _, some: self._over_heads(number, how, some),
                 heads=None,
                 stochastic=stochastic,
                 signed=None if callable(how) else self.known("signed"),
             )
-        if axis != "layer":
-            near = suggest(str(axis), ("head", "layer", "query", "key"))
-            raise ValueError(f"axis {axis!r} is not 'head', 'layer', 'query' or 'key'.{near}")
+        require_choice("axis", axis, ("head", "layer", "query", "key"))
         return self._derive(
             lambda _: reduce_first(self.values, how),
             f"{step} {spoken_range(self.layers)}",
@@ -286,11 +273,11 @@ class MixingMap(ReadByUnits):
             signed=None if callable(how) else self.known("signed"),
         )
 
-    def _same_matrix(self, array: Any, name: str) -> Any:
+    def _require_matrix(self, array: Any, name: str) -> Any:
         if np.shape(array) != self.shape[-2:]:
-            expected = self.shape[-2:]
             raise ValueError(
-                f"the head reduction {name} returned shape {np.shape(array)}, not [query, key] {expected}."
+                f"the head reduction {name} returned shape {np.shape(array)}, not [query, key] "
+                f"{self.shape[-2:]}."
             )
         return array
 
@@ -306,27 +293,55 @@ class MixingMap(ReadByUnits):
         """Return the sum over heads or layers."""
         return self.reduce(axis, "sum")
 
-    # Leaving
+    def plot(
+        self,
+        layer: int | None = None,
+        head: int | Literal["mean", "max", "sum"] | None = None,
+        query: int | None = None,
+        *,
+        ax: Axes | None = None,
+        title: str | None = None,
+        cmap: str | Colormap | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+    ) -> Figure:
+        """Return a matplotlib figure: a heatmap of one matrix, a grid of several, or one row as a strip.
+
+        Args:
+            layer: Original layer number. Without a head axis, the last layer by default; with one, all.
+            head: Original head number, or a reduction over heads; all by default.
+            query: Number of the row to show as a strip.
+            ax: Axes to draw a heatmap or strip into, instead of a new figure.
+            title: Heading; by default the method and the operations on its numbers.
+            cmap: Colour map; by default viridis, or a diverging one centred on zero for signed values.
+            vmin: Value of the first colour; by default zero, or -vmax for signed values.
+            vmax: Value of the last colour; by default the largest.
+
+        Raises:
+            IndexError: If there is no such layer, head or query.
+        """
+        from attnwidgets.explanations.results.pictures import plot_map
+
+        return plot_map(self, layer, head, query, ax=ax, title=title, cmap=cmap, vmin=vmin, vmax=vmax)
 
     def _columns(self) -> Iterator[Columns]:
         """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer."""
-        labels = [np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels)]
+        query, key = (np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels))
         for number in self.layers:
             values = self.layer(number)
             index = np.indices(values.shape).reshape(values.ndim, -1)
             columns: dict[str, Any] = {"layer": np.full(values.size, number)}
             if self.heads is not None:
                 columns["head"] = np.asarray(self.heads)[index[0]]
-            columns |= {"query_index": index[-2], "query": labels[0][index[-2]]}
-            columns |= {"key_index": index[-1], "key": labels[1][index[-1]], "value": values.reshape(-1)}
-            yield columns
+            columns |= {"query_index": index[-2], "query": query[index[-2]]}
+            yield columns | {"key_index": index[-1], "key": key[index[-1]], "value": values.reshape(-1)}
 
     def to_bertviz(self, view: Literal["head", "model"] = "head", *, force: bool = False) -> dict[str, Any]:
-        """Return the arguments of bertviz' views: `head_view(**m.to_bertviz())`; refuses what is too large.
+        """Return the arguments of bertviz' views: `head_view(**m.to_bertviz())`; refuses large maps.
 
         Args:
-            view: "head" or "model": the one of bertviz' views that is meant.
-            force: Hand over more than it can show in reasonable time.
+            view: bertviz' view: "head" or "model".
+            force: Whether to return more than bertviz can show in reasonable time.
 
         See `attnwidgets.explanations.results.bertviz.to_bertviz` for what is returned and raised.
         """
@@ -335,7 +350,7 @@ class MixingMap(ReadByUnits):
         return to_bertviz(self, view, force=force)
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and one array a layer; layers not yet computed are."""
+        """Return a JSON-able description and one array per layer; lazy layers are computed."""
         described = self._describe_common() | {
             "layers": list(self.layers),
             "heads": None if self.heads is None else list(self.heads),

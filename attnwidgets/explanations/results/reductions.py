@@ -15,18 +15,14 @@ Reduction = Literal["mean", "max", "sum"] | Callable[[Any], Any]
 def reduce_first(array: Any, how: Reduction) -> Any:
     """Return `array` reduced over its first axis, in float64."""
     array = np.asarray(array, dtype=np.float64)
-    if callable(how):
-        return how(array)
-    if how not in ("mean", "max", "sum"):
-        reduction_name(how)
-    return getattr(array, how)(axis=0)
+    return how(array) if callable(how) else getattr(array, reduction_name(how))(axis=0)
 
 
 def reduction_name(how: Reduction) -> str:
-    """Return what a reduction is called.
+    """Return the name of a reduction.
 
     Raises:
-        ValueError: Where it is neither known nor a function.
+        ValueError: If it is neither known nor a function.
     """
     if callable(how):
         return str(getattr(how, "__name__", type(how).__name__))

@@ -1,4 +1,4 @@
-"""Tables: numbers as rows, as a CSV file, as HTML, and, where pandas is installed, as a data frame."""
+"""Tables: numbers as rows, as a CSV file, as HTML, and, with pandas installed, as a data frame."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
 
 
 class Table(ABC):
-    """Numbers that can be read as a table; only `to_dataframe` needs pandas."""
+    """Numbers that can be written as a table; only `to_dataframe` needs pandas."""
 
     @abstractmethod
     def _columns(self) -> Iterator[Columns]:
-        """Yield the table in parts that follow each other, each with the same columns."""
+        """Yield consecutive parts of the table, all with the same columns."""
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return the table as one dict a row, of Python's own numbers and strings."""
+        """Return the table as one dict per row, of Python's own numbers and strings."""
         return [dict(zip(part, row, strict=True)) for part in self._columns() for row in _rows(part)]
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write the table as CSV (UTF-8, all digits), all or nothing; needs no pandas.
+        """Write the table as CSV (UTF-8, all digits) in one atomic step; needs no pandas.
 
         Strings that a spreadsheet would run as a formula begin with an apostrophe.
 
         Returns:
-            Where it was written.
+            The path.
 
         Raises:
-            OSError: Where `path` cannot be written.
+            OSError: If `path` cannot be written.
         """
         from attnwidgets._files import write_bytes
 
@@ -53,7 +53,7 @@ class Table(ABC):
             if number == 0:
                 writer.writerow(part)
             for row in _rows(part):
-                writer.writerow([spreadsheet_label(one) if isinstance(one, str) else one for one in row])
+                writer.writerow([spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row])
         target = Path(path)
         write_bytes(target, out.getvalue().encode("utf-8"))
         return target
@@ -62,7 +62,7 @@ class Table(ABC):
         """Return the table as a pandas DataFrame.
 
         Raises:
-            ImportError: Where pandas is not installed; `.to_rows()` and `.to_csv(path)` need none.
+            ImportError: If pandas is not installed; `.to_rows()` and `.to_csv(path)` do not need it.
         """
         frames = [pandas().DataFrame(dict(part)) for part in self._columns()]
         return frames[0] if len(frames) == 1 else pandas().concat(frames, ignore_index=True)
@@ -73,14 +73,14 @@ def _rows(part: Columns) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(column: Any) -> list[Any]:
-    """Return a column in Python's own types; a list may hold several of them."""
+    """Return a column in Python's own types; a list may hold several types."""
     if isinstance(column, np.ndarray):
         return list(column.tolist())
-    return [one.item() if isinstance(one, np.generic) else one for one in column]
+    return [cell.item() if isinstance(cell, np.generic) else cell for cell in column]
 
 
 def pandas() -> Any:
-    """Return pandas, or say what to install."""
+    """Return pandas, or raise ImportError that says what to install."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -92,7 +92,7 @@ def pandas() -> Any:
 
 
 def html_table(rows: Sequence[Mapping[str, Any]], most: int) -> str:
-    """Return the first `most` rows as an HTML table that says how many more there are."""
+    """Return the first `most` rows as an HTML table, with the number of others below."""
     names = list(rows[0]) if rows else []
     head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(
@@ -109,5 +109,5 @@ def _printed(value: Any) -> str:
 
 
 def spreadsheet_label(label: str) -> str:
-    """Return a label that a spreadsheet does not run: a formula begins with an apostrophe."""
+    """Return a label that a spreadsheet does not run: an apostrophe precedes a formula."""
     return "'" + label if _FORMULA.match(label) else label

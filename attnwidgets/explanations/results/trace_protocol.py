@@ -1,4 +1,4 @@
-"""What an explanation reads of a trace, and what it carries on from it."""
+"""The interface of traces that explanations read, and the provenance they take from one."""
 
 from __future__ import annotations
 
@@ -13,92 +13,75 @@ if TYPE_CHECKING:
 
 
 class TraceLike(Protocol):
-    """What methods of recorded attention read of `aw.trace()` and `aw.from_attentions()`."""
+    """The part of `aw.trace()` and `aw.from_attentions()` that methods of recorded attention read."""
 
     @property
     def id(self) -> str:
-        """Unique per trace; links the views."""
-        ...
+        """Unique name of the trace, by which views are linked."""
 
     @property
     def text(self) -> str:
         """The input."""
-        ...
 
     @property
     def model_id(self) -> str:
         """The model's name, or ""."""
-        ...
 
     @property
     def warning(self) -> str:
         """What a reader must know, or ""."""
-        ...
 
     @property
     def dtype(self) -> Literal["float32", "float64"]:
-        """What numbers of this trace are kept in."""
-        ...
+        """Type of this trace's numbers."""
 
     @property
     def stacks(self) -> tuple[str, ...]:
         """("self",) or ("encoder", "decoder", "cross")."""
-        ...
 
     @property
     def default_stack(self) -> str:
-        """The stack that is meant where none is named."""
-        ...
+        """The stack to use if none is named."""
 
     @property
     def predictions_title(self) -> str:
         """What `predictions` are about, or ""."""
-        ...
 
     def predictions(self, k: int = 10) -> Sequence[Any]:
-        """Return the most probable outcomes (label, probability, id)."""
-        ...
+        """Return the most probable outputs (label, probability, id)."""
 
     def n_layers(self, stack: str) -> int:
         """Return the number of layers."""
-        ...
 
     def n_heads(self, stack: str) -> Any:
-        """Return the number of heads; a sequence of them where layers differ."""
-        ...
+        """Return the number of heads; a sequence of numbers if layers differ."""
 
     def axes(self, stack: str) -> tuple[TokenAxis, TokenAxis]:
         """Return the axes of queries and keys."""
-        ...
 
     def attention_layer(self, layer: int, stack: str) -> Any:
         """Return attention [head, query, key] in `dtype`; never runs the model."""
-        ...
 
     def attention_rows(self, layer: int, heads: Any, queries: Any, stack: str) -> Any:
-        """Return attention of some heads and queries [head, query, key] in `dtype`, without its layer."""
-        ...
+        """Return some heads and queries of a layer [head, query, key] in `dtype`, without the rest."""
 
     def rows_sum_to_one(self, stack: str) -> bool | None:
-        """Return True where rows are known to sum to one; None where only the numbers can tell."""
-        ...
+        """Return whether rows are known to sum to one; None if only the numbers can tell."""
 
     def is_causal(self, stack: str) -> bool:
         """Return whether no query sees a later key."""
-        ...
 
     def is_signed(self, stack: str) -> bool:
         """Return whether a weight may be negative."""
-        ...
 
 
 def is_trace(given: Any) -> bool:
-    """Return whether something is a trace, recorded or given."""
+    """Return whether an object is a trace, recorded or given."""
     return hasattr(given, "attention_layer")
 
 
 def require_trace(trace: Any, function: str) -> None:
-    """Raise TypeError where `trace` is not a trace, saying what to do with what it is."""
+    """Raise TypeError if `trace` is not a trace; the message says how to make one."""
     if is_trace(trace):
         return
     if isinstance(trace, Iterable) and not isinstance(trace, (str, Mapping)):
@@ -113,10 +96,10 @@ def require_trace(trace: Any, function: str) -> None:
 
 
 def resolve_stack(trace: TraceLike, stack: str | None) -> str:
-    """Return the stack that is meant.
+    """Return `stack`, or the trace's default stack if it is None.
 
     Raises:
-        ValueError: Where the trace has no such stack; the message lists them.
+        ValueError: If the trace has no such stack; the message lists them.
     """
     if stack is None:
         return trace.default_stack
@@ -134,20 +117,24 @@ def provenance_of(
     method: str,
     *,
     paper: str,
+    title: str = "",
     options: Mapping[str, Any] | None = None,
     notes: Iterable[str] = (),
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what an explanation keeps of its trace: the common arguments of the result types.
+    """Return the arguments that all result types share, from the trace that a method explains.
 
     Args:
-        trace: What is explained.
-        stack: The stack that is meant.
+        trace: The trace.
+        stack: Name of the explained stack.
         method: The method's name.
         paper: The method's paper.
+        title: Heading of pictures; the method's name by default.
         options: The method's options.
-        notes: What else a reader must know, beside the trace's own warning; "" is left out.
+        notes: Warnings to add to the trace's own; "" is left out.
+        facts: Other entries of the provenance.
     """
-    title = trace.predictions_title
+    predicted = trace.predictions_title
     words = trace.axes(stack)[1].units.get("word")
     return {
         "method": method,
@@ -155,7 +142,7 @@ def provenance_of(
         "trace_id": trace.id,
         "warning": "; ".join(dict.fromkeys(filter(None, (trace.warning, *notes)))),
         "dtype": trace.dtype,
-        "predictions": Outcomes.of(title, trace.predictions()) if title else None,
+        "predictions": Outcomes(predicted, tuple(trace.predictions())) if predicted else None,
         "provenance": {
             "method": method,
             "options": dict(options or {}),
@@ -165,5 +152,7 @@ def provenance_of(
             **({"words": words.rule} if words is not None and words.rule else {}),
             "paper": paper,
             "steps": [],
+            **({"title": title} if title else {}),
+            **(facts or {}),
         },
     }

@@ -1,7 +1,7 @@
-"""From a matrix to a vector: one row, or columns or rows reduced, with or without the diagonal.
+"""Vectors of a matrix: one row, or columns or rows reduced, with or without the diagonal.
 
-The schemes by which maps are made comparable with attributions: the row of the token that is predicted from,
-how much every token is read by all (column sum or mean), how much every token draws in (row sum).
+They make maps comparable with attributions: the row of the token that predicts, how much every token is read
+by all others (column sum or mean), how much every token draws in (row sum).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import position
+from attnwidgets._errors import require_choice, suggest
+from attnwidgets._selecting import listed, position
 from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Scheme = Literal["row", "column_mean", "column_sum", "column_max", "row_sum", "row_mean", "row_max"]
 
-# scheme -> (axis that is reduced, how)
+# scheme -> (reduced axis, reduction)
 REDUCED: dict[str, tuple[Literal["query", "key"], Literal["mean", "sum", "max"]]] = {
     "column_mean": ("query", "mean"),
     "column_sum": ("query", "sum"),
@@ -35,7 +35,7 @@ REDUCED: dict[str, tuple[Literal["query", "key"], Literal["mean", "sum", "max"]]
     "row_max": ("key", "max"),
 }
 _CLASS_TOKENS = ("[CLS]", "<s>", "<cls>")
-_PLACES = ("cls", "first", "last")
+_POSITIONS = ("cls", "first", "last")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Vector:
     """How a matrix becomes a vector.
 
     Attributes:
-        side: Which axis is left.
+        side: The remaining axis.
         read: Takes [query, key] in float64, returns [side].
-        step: What was done, in words.
+        step: The operation in words.
     """
 
     side: Literal["query", "key"]
@@ -53,15 +53,11 @@ class Vector:
     step: str
 
 
-def chosen(source: LazyLayers, how: Scheme, query: int | str | None, *, diagonal: bool) -> Vector:
+def vector_of(source: LazyLayers, how: Scheme, query: int | str | None, *, diagonal: bool) -> Vector:
     """Return the scheme named `how`; see `MixingMap.to_attributions`."""
     if how == "row":
         return row(source, query, diagonal=diagonal)
-    if how not in REDUCED:
-        taken = ("row", *REDUCED)
-        raise ValueError(
-            f"how {how!r} is not one of {', '.join(map(repr, taken))}.{suggest(str(how), taken)}"
-        )
+    require_choice("how", how, ("row", *REDUCED))
     if query is not None:
         raise ValueError(f"query={query!r} is for how='row'; {how!r} reads all of them.")
     return reduced(source, *REDUCED[how], diagonal=diagonal)
@@ -71,28 +67,28 @@ def row(source: LazyLayers, query: int | str | None, *, diagonal: bool) -> Vecto
     """Return how to read one query's row.
 
     Raises:
-        ValueError: Where no query is named, none or several carry the label, or there is no diagonal.
-        IndexError: Where there is no such query.
+        ValueError: If no query is named, none or several have the label, or there is no diagonal.
+        IndexError: If there is no such query.
     """
-    place = _place(query, source.query_unit)
+    number = _query_number(query, source.query_unit)
     if not diagonal:
         _require_diagonal(source)
 
     def read(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = matrix[place].copy()
+        values: NDArray[np.float64] = matrix[number].copy()
         if not diagonal:
-            found[place] = 0.0
-        return found
+            values[number] = 0.0
+        return values
 
     without = "" if diagonal else ", without itself"
-    return Vector("key", read, f"row of {source.query_labels[place]!r}{without} (query {place})")
+    return Vector("key", read, f"row of {source.query_labels[number]!r}{without} (query {number})")
 
 
 def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool) -> Vector:
-    """Return how to reduce queries (a value a key is left) or keys (a value a query).
+    """Return how to reduce queries (to one value per key) or keys (to one value per query).
 
     Raises:
-        ValueError: Where the reduction is unknown, or there is no diagonal.
+        ValueError: If the reduction is unknown, or there is no diagonal.
     """
     name = reduction_name(how)
     if not diagonal:
@@ -102,14 +98,14 @@ def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *
         across = matrix if axis == "query" else matrix.T
         if not diagonal:
             across = _without_diagonal(across)
-        if not len(across):  # the only token there is, without itself
+        if not len(across):  # a single token, without itself
             return np.zeros(across.shape[1])
-        found: NDArray[np.float64] = np.asarray(reduce_first(across, how), dtype=np.float64)
-        if found.shape != across.shape[1:]:
+        values = np.asarray(reduce_first(across, how), dtype=np.float64)
+        if values.shape != across.shape[1:]:
             raise ValueError(
-                f"the reduction {name} over {axis} returned shape {found.shape}, not {across.shape[1:]}."
+                f"the reduction {name} over {axis} returned shape {values.shape}, not {across.shape[1:]}."
             )
-        return found
+        return values
 
     spoken = {"query": "queries", "key": "keys"}[axis]
     step = f"{name} over {spoken}{'' if diagonal else ', without the diagonal'}"
@@ -130,8 +126,8 @@ def _require_diagonal(source: LazyLayers) -> None:
         )
 
 
-def _place(query: int | str | None, unit: Unit) -> int:
-    """Return the number of the query that is meant: a number, "cls", "first", "last", or a label."""
+def _query_number(query: int | str | None, unit: Unit) -> int:
+    """Return the number of a query, named by its number, "cls", "first", "last", or its label."""
     if query is None:
         raise ValueError(
             "how='row' needs query=: a number, 'cls', 'first', 'last', or the label of one "
@@ -139,18 +135,21 @@ def _place(query: int | str | None, unit: Unit) -> int:
         )
     if not isinstance(query, str):
         return position(query, range(len(unit)), "query")
-    found = [place for place, label in enumerate(unit.labels) if label == query]
-    if len(found) == 1:
-        return found[0]
-    if len(found) > 1:
-        raise ValueError(f"query {query!r} stands at {', '.join(map(str, found))}; name one by its number.")
+    numbers = [number for number, label in enumerate(unit.labels) if label == query]
+    if len(numbers) > 1:
+        raise ValueError(f"query {query!r} stands at {', '.join(map(str, numbers))}; name one by its number.")
+    if numbers:
+        return numbers[0]
     if query in {"first", "last"}:
         return 0 if query == "first" else len(unit) - 1
-    classes = [place for place, label in enumerate(unit.labels) if label in _CLASS_TOKENS]
-    if query == "cls" and classes:
-        return classes[0]
-    near = suggest(query, [*unit.labels, *_PLACES])
-    message = f"query {query!r} is no label of this map, nor one of {', '.join(map(repr, _PLACES))}.{near}"
-    if query == "cls":
-        message = "query 'cls': no element is a class token ([CLS], <s>); name one by 'first' or its number."
-    raise ValueError(message)
+    if query != "cls":
+        near = suggest(query, [*unit.labels, *_POSITIONS])
+        raise ValueError(
+            f"query {query!r} is neither a label of this map nor one of {listed(_POSITIONS)}.{near}"
+        )
+    classes = [number for number, label in enumerate(unit.labels) if label in _CLASS_TOKENS]
+    if not classes:
+        raise ValueError(
+            "query 'cls': no element is a class token ([CLS], <s>); name one by 'first' or its number."
+        )
+    return classes[0]

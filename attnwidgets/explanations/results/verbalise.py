@@ -1,7 +1,7 @@
-"""An explanation in one or two sentences: found by search, said by template, true of the numbers.
+"""An explanation in one or two sentences: its strongest elements are searched for and put into a template.
 
-Feldhus et al. 2023, Saliency Map Verbalization (template and search). Nothing is said that is not computed
-from the values: which elements, what share of all that speaks for the target, rounded as printed.
+Feldhus et al. 2023, Saliency Map Verbalization (template and search). Everything in the sentences is computed
+from the values: which elements, their share of everything that speaks for the target, rounded as printed.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 SPANS = 3
-"""The most spans that a sentence names."""
+"""Most spans that a sentence names."""
 ENOUGH = 0.5
-"""The share that they should reach together."""
-_SHOWN = 48
+"""Share that they should reach together."""
+_LONGEST = 48  # characters of a quotation
 
 
 @dataclass(frozen=True)
 class Span:
-    """Elements side by side and what they have of the whole.
+    """Consecutive elements and their share.
 
     Attributes:
-        first: The first of them.
+        first: Number of the first element.
         stop: One past the last.
-        share: Their part of the sum, 0 to 1.
+        share: Their share of the sum, 0 to 1.
     """
 
     first: int
@@ -46,14 +46,14 @@ class Span:
 
 
 def spans_of(values: Float, *, most: int = SPANS, enough: float = ENOUGH) -> tuple[Span, ...]:
-    """Return the fewest highest elements that have `enough` of the sum, as spans, greatest first.
+    """Return the fewest highest elements that reach a share of the sum, as spans, greatest first.
 
-    Where more than `most` spans would be needed, those that can be had.
+    If that takes more than `most` spans, they reach less.
 
     Args:
-        values: [element]; what is not above zero counts as none.
-        most: How many spans at most.
-        enough: The share of the sum that is looked for.
+        values: [element]; values below zero count as zero.
+        most: Largest number of spans.
+        enough: Share of the sum to reach.
     """
     positive = np.maximum(values, 0)
     total = positive.sum()
@@ -67,8 +67,8 @@ def spans_of(values: Float, *, most: int = SPANS, enough: float = ENOUGH) -> tup
         if len(runs(chosen)) > most:
             chosen[element] = False
             break
-    found = [Span(first, stop, float(positive[first:stop].sum() / total)) for first, stop in runs(chosen)]
-    return tuple(sorted(found, key=lambda span: -span.share))
+    spans = [Span(first, stop, float(positive[first:stop].sum() / total)) for first, stop in runs(chosen)]
+    return tuple(sorted(spans, key=lambda span: -span.share))
 
 
 def in_words(explanation: Any) -> str:
@@ -78,7 +78,7 @@ def in_words(explanation: Any) -> str:
         explanation: Attributions, or a MixingMap of one layer and one head (or their mean).
 
     Raises:
-        TypeError: For what has no sentence: a table of scores or statistics.
+        TypeError: For tables of scores or statistics.
     """
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -87,18 +87,18 @@ def in_words(explanation: Any) -> str:
         return _attributions(explanation)
     if isinstance(explanation, MixingMap):
         return _map(explanation)
-    raise TypeError(f"a {type(explanation).__name__} is not put in words; Attributions and MixingMaps are.")
-
-
-def _attributions(one: Attributions) -> str:
-    if len(one.shape) > 1:
-        parts = [_attributions(one.select(place)) for place in range(min(SPANS, one.shape[0]))]
-        more = one.shape[0] - len(parts)
-        return " ".join([*parts, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
-    unit = one.unit.replace("_", " ")
-    return row_words(
-        _name(one), one.values, one.labels, target=one.targets[0].strip(), foil=one.foil, unit=unit
+    raise TypeError(
+        f"a {type(explanation).__name__} cannot be described in words; Attributions and MixingMaps can."
     )
+
+
+def _attributions(shown: Attributions) -> str:
+    if len(shown.shape) > 1:
+        parts = [_attributions(shown.select(number)) for number in range(min(SPANS, shown.shape[0]))]
+        more = shown.shape[0] - len(parts)
+        return " ".join([*parts, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
+    target, unit = shown.targets[0].strip(), shown.unit.replace("_", " ")
+    return row_words(_name(shown), shown.values, shown.labels, target=target, foil=shown.foil, unit=unit)
 
 
 def row_words(
@@ -113,12 +113,12 @@ def row_words(
     """Return a row of attributions in words; its twin is in `js/src/views/verbalise.ts`.
 
     Args:
-        name: What the sentences begin with.
+        name: Beginning of the sentences.
         row: [element]; NaN where nothing is shown.
-        labels: The elements.
+        labels: Labels of the elements.
         target: What the values speak for.
         foil: What the target is contrasted with.
-        unit: What an element is.
+        unit: Name of an element.
     """
     values = np.nan_to_num(np.asarray(row, dtype=np.float64))
     about = f" for {_text([target], [target])}" if target else ""
@@ -132,43 +132,41 @@ def row_words(
     with_sign = bool((values < 0).any())
     speaks = "speaks most" if with_sign else "matters most"
     sentences = []
-    found = spans_of(values)
-    if found:
+    spans = spans_of(values)
+    if spans:
         of = f"of what speaks{about}" if with_sign else "of the whole"
-        together = sum(span.share for span in found)
-        listing = _listing(found, labels)
-        first = f"{name}: {listing[0]} {speaks}{about} ({_percent(found[0].share)} {of})"
-        if len(found) > 1:
-            first += f", then {' and '.join(listing[1:])}"
-            first += f"; together {_percent(together)}"
+        together = sum(span.share for span in spans)
+        listing = _listing(spans, labels)
+        first = f"{name}: {listing[0]} {speaks}{about} ({_percent(spans[0].share)} {of})"
+        if len(spans) > 1:
+            first += f", then {' and '.join(listing[1:])}; together {_percent(together)}"
         sentences.append(f"{first}.")
         if together < ENOUGH:
-            rest = int((np.maximum(values, 0) > 0).sum()) - sum(span.stop - span.first for span in found)
+            rest = int((values > 0).sum()) - sum(span.stop - span.first for span in spans)
             sentences.append(f"The rest lies on {rest} other {unit}{'s' * (rest != 1)}.")
     against = spans_of(-values, most=1)
     if against:
         whole, weight = np.abs(values).sum(), np.maximum(-values, 0).sum()
         best = against[0]
-        said = f"{_text(labels[best.first : best.stop], labels)} ({_percent(best.share)} of that)"
-        share = _percent(float(weight / whole))
-        begin = "Against it speaks" if found else f"{name}: all{about} speaks against it,"
-        sentences.append(
-            f"{begin} {share} of all weight, most of it {said}." if found else f"{begin} most of it {said}."
-        )
+        strongest = f"{_text(labels[best.first : best.stop], labels)} ({_percent(best.share)} of that)"
+        if spans:
+            share = _percent(float(weight / whole))
+            sentences.append(f"Against it speaks {share} of all weight, most of it {strongest}.")
+        else:
+            sentences.append(f"{name}: all{about} speaks against it, most of it {strongest}.")
     return " ".join(sentences)
 
 
-def _map(one: MixingMap) -> str:
-    layers, heads = one.layers, one.heads
-    name = _name(one)
+def _map(shown: MixingMap) -> str:
+    layers, heads, name = shown.layers, shown.heads, _name(shown)
     if len(layers) > 1 or (heads is not None and len(heads) > 1):
         count = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
         if heads is not None:
             count += f" of {len(heads)} head{'s' * (len(heads) > 1)}"
-        return f"{name}: {count}, {len(one.query_labels)} by {len(one.key_labels)} {one.unit}s."
-    matrix = np.asarray(one.layer(layers[0]), dtype=np.float64)
+        return f"{name}: {count}, {len(shown.query_labels)} by {len(shown.key_labels)} {shown.unit}s."
+    matrix = np.asarray(shown.layer(layers[0]), dtype=np.float64).reshape(shown.shape[-2:])
     where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
-    return matrix_words(f"{name}{where}", matrix.reshape(matrix.shape[-2:]), one.query_labels, one.key_labels)
+    return matrix_words(f"{name}{where}", matrix, shown.query_labels, shown.key_labels)
 
 
 def matrix_words(
@@ -179,17 +177,17 @@ def matrix_words(
     *,
     shares: bool = False,
 ) -> str:
-    """Return a matrix in words: what is read most, and the three strongest relations beside it.
+    """Return a matrix in words: the key that is read most, and the three strongest relations beside it.
 
     Its twin is in `js/src/views/verbalise.ts`.
 
     Args:
-        begin: What the sentences begin with.
+        begin: Beginning of the sentences.
         matrix: [query, key]; NaN where nothing is shown.
         queries: Names of the rows.
         keys: Names of the columns.
-        shares: Values are shares of a row already, of which some may be left out; else rows are divided by
-            the sum of their magnitudes.
+        shares: Whether values are shares of a row already (of which some may be left out); otherwise rows
+            are divided by the sum of their magnitudes.
     """
     sizes = np.nan_to_num(np.abs(np.asarray(matrix, dtype=np.float64)))
     totals = sizes.sum(axis=1, keepdims=True)
@@ -205,22 +203,21 @@ def matrix_words(
     if len(queries) == len(keys):
         np.fill_diagonal(beside, 0)
     order = np.argsort(-beside, axis=None, kind="stable")[:SPANS]
-    told: list[str] = []
+    relations: list[str] = []
     for query, key in np.stack(np.unravel_index(order, beside.shape), axis=-1):
         if not beside[query, key] > 0:
             break
         reader, read = _text(queries[query : query + 1], queries), _text(keys[key : key + 1], keys)
-        percent = _percent(float(beside[query, key]))
-        said = f"{reader} reads {read}"
-        told.append(f"{said} ({percent})" if told else f"{said} most, {percent} of its row")
-    if told:
-        rest = f"; then {' and '.join(told[1:])}" if told[1:] else ""
-        sentences.append(f"Apart from that, {told[0]}{rest}.")
+        percent, relation = _percent(float(beside[query, key])), f"{reader} reads {read}"
+        relations.append(f"{relation} ({percent})" if relations else f"{relation} most, {percent} of its row")
+    if relations:
+        rest = f"; then {' and '.join(relations[1:])}" if relations[1:] else ""
+        sentences.append(f"Apart from that, {relations[0]}{rest}.")
     return " ".join(sentences)
 
 
-def _name(one: Any) -> str:
-    title = str(one.provenance.get("title") or one.method).replace("_", " ")
+def _name(explanation: Any) -> str:
+    title = str(explanation.provenance.get("title") or explanation.method).replace("_", " ")
     return title[:1].upper() + title[1:]
 
 
@@ -228,22 +225,19 @@ def _listing(spans: Sequence[Span], labels: Sequence[str]) -> list[str]:
     """Return spans as text, every one after the first with its share."""
     texts = [_text(labels[span.first : span.stop], labels) for span in spans]
     return [
-        text if place == 0 else f"{text} ({_percent(span.share)})"
-        for place, (text, span) in enumerate(zip(texts, spans, strict=True))
+        f"{text} ({_percent(span.share)})" if number else text
+        for number, (text, span) in enumerate(zip(texts, spans, strict=True))
     ]
 
 
 def _text(labels: Sequence[str], every: Sequence[str]) -> str:
-    """Return labels side by side as they are read, in quotes."""
-    return _quoted(joined(labels, every))
-
-
-def _quoted(text: str) -> str:
-    return f"“{text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}”"
+    """Return consecutive labels as text in quotes."""
+    text = joined(labels, every)
+    return f"“{text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}”"
 
 
 def _percent(share: float) -> str:
-    """Return a share as it is printed; what is above zero is never printed as nothing."""
+    """Return a share in percent; a share above zero is never printed as 0%."""
     if 0 < share < 0.005:  # noqa: PLR2004 - half a percent
         return "less than 1%"
     return f"{share:.0%}"

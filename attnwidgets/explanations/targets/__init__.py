@@ -1,4 +1,4 @@
-"""Targets: the number an explanation is about, named the way people name it (`aw.targets`)."""
+"""Targets: the numbers that explanations are about, named by class, token, span, ... (`aw.targets`)."""
 
 from __future__ import annotations
 

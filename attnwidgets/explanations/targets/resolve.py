@@ -1,4 +1,4 @@
-"""The numbers a model returns that can be explained: a class, a token, a span, an embedding."""
+"""Targets in a model's outputs: the score of a class, a token, a span, an embedding, or a function."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
@@ -18,24 +19,24 @@ TOKENS, CLASSES = 2, 1
 """Dimensions of logits [token, vocabulary] and [class]."""
 
 FAR = 10
-"""How many times as probable another spelling of a named token must be for a note to name it."""
+"""How many times as probable another spelling of a token must be for a note to name it."""
 
 _SHOWN = 12  # class names an error lists
 
 
 @dataclass(frozen=True)
 class Target:
-    """One number a model returns for an input.
+    """One number that a model returns for an input.
 
     Attributes:
-        label: What it is called: "positive", " Paris".
-        title: What kind of thing that is: "class", "next token", "[MASK] at 6", "span", "embedding".
+        label: Its name: "positive", " Paris".
+        title: The kind of target: "class", "next token", "[MASK] at 6", "span", "embedding".
         score: Takes the model's outputs for a batch and returns the number of each input [batch],
             differentiably.
-        position: Row of logits [token, vocabulary]; None for [class], and where no logit is meant.
-        index: Column of the logits; None where the number is not one logit.
+        position: Row of logits [token, vocabulary]; None for [class], and for other numbers.
+        index: Column of the logits; None if the number is not a single logit.
         hidden_states: Whether `score` reads the outputs' last hidden state.
-        note: What a reader should know of how it was named, or "".
+        note: What a reader should know about how it was named, or "".
     """
 
     label: str
@@ -48,7 +49,7 @@ class Target:
 
 
 def logits_of(trace: Trace, name: str, method: str) -> Tensor:
-    """Return a trace's logits; ValueError, with what can be named instead, where it has none."""
+    """Return a trace's logits; raise ValueError with alternatives if it has none."""
     if trace.logits is None and trace.model is None:
         raise ValueError(
             f"{method} needs a {name}, and these numbers were given without a model, so that nothing was "
@@ -65,15 +66,15 @@ def logits_of(trace: Trace, name: str, method: str) -> Tensor:
 
 
 def predicted(trace: Trace, name: str, method: str) -> Target:
-    """Return what the model predicts: the most probable class, next token, or token at the first mask."""
+    """Return the model's prediction: the most probable class, next token, or token at the first mask."""
     logits = logits_of(trace, name, method)
     best = trace.predictions(1)
     if logits.dim() == CLASSES:
         return class_target(trace, int(logits.argmax()) if not best else best[0].id, name, method)
     if not best:
         raise ValueError(
-            f"{name} must be named: this model predicts a token at every position, and there is no mask "
-            f"among them; {name}=aw.targets.token(token, position=...), positions 0 to {len(logits) - 1}."
+            f"{name} must be named: this model predicts a token at every position, and no position is "
+            f"masked; {name}=aw.targets.token(token, position=...), positions 0 to {len(logits) - 1}."
         )
     return token_target(trace, best[0].id, None, name, method)
 
@@ -86,28 +87,23 @@ def class_target(trace: Trace, value: str | int, name: str, method: str) -> Targ
     labels = class_names(trace)
     if isinstance(value, str):
         folded = [known.casefold() for known in labels]
-        matches = [i for i, known in enumerate(labels) if known == value] or [
-            i for i, known in enumerate(folded) if known == value.casefold()
-        ]
-        if len(matches) != 1:
-            listed = ", ".join(repr(known) for known in labels[:_SHOWN])
+        if labels.count(value) == 1:
+            value = labels.index(value)
+        elif value not in labels and folded.count(value.casefold()) == 1:
+            value = folded.index(value.casefold())
+        else:
             more = "" if len(labels) <= _SHOWN else f", ... ({len(labels)} in all)"
             raise ValueError(
-                f"{name} {value!r} is not a class; there is {listed}{more}.{suggest(value, labels)}"
+                f"{name} {value!r} is not a class; there are {listed(labels[:_SHOWN])}{more}."
+                f"{suggest(value, labels)}"
             )
-        value = matches[0]
     if not 0 <= value < len(labels):
         raise IndexError(f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}.")
-    index = value
-
-    def score(outputs: Any) -> Tensor:
-        return outputs.logits[:, index]
-
-    return Target(labels[index], "class", score, None, index)
+    return Target(labels[value], "class", lambda outputs: outputs.logits[:, value], None, value)
 
 
 def class_names(trace: Trace) -> tuple[str, ...]:
-    """Return the names of the classes of a model that classifies, by index; () of another."""
+    """Return the names of a classifier's classes, by index; () for another model."""
     logits = trace.logits
     if logits is None or logits.dim() != CLASSES:
         return ()
@@ -117,7 +113,7 @@ def class_names(trace: Trace) -> tuple[str, ...]:
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:
-    """Return the logit of a token, by string or id, in the row `position` or the usual one."""
+    """Return the logit of a token, by string or id, in the row `position` or the predicted one."""
     logits = logits_of(trace, name, method)
     if logits.dim() != TOKENS:
         raise ValueError(f"{name}: this model predicts classes, not tokens; use aw.targets.label(...).")
@@ -127,24 +123,21 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
         raise IndexError(f"{name} {index} is out of range: the token ids are 0 to {n_words - 1}.")
     title = trace.predictions_title
     if position is None:
-        row = _usual_row(trace, n_rows, name)
+        row = _predicted_row(trace, n_rows, name)
     elif -n_rows <= position < n_rows:
         row = position % n_rows
-        if row != _usual_row(trace, n_rows, None):
+        if row != _predicted_row(trace, n_rows, None):
             title = f"token at {row}"
     else:
         raise IndexError(f"{name}: position {position} is out of range: the positions are 0 to {n_rows - 1}.")
 
-    def score(outputs: Any) -> Tensor:
-        # A model may be asked for its last rows only, or pad: rows are counted from the start of the input.
-        return outputs.logits[:, row, index]
-
     note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) else ""
-    return Target(spell(trace, index), title or f"token at {row}", score, row, index, note=note)
+    label, title = spell(trace, index), title or f"token at {row}"
+    return Target(label, title, lambda outputs: outputs.logits[:, row, index], row, index, note=note)
 
 
 def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> str:
-    """Return what to say where a token is far likelier with, or without, a space before it than as named."""
+    """Return a note if a token is far more probable with, or without, a space before it; else ""."""
     other = text[1:] if text.startswith(" ") else f" {text}"
     ids = _ids(tokenizer_of(trace), other)
     if len(ids) != 1 or ids[0] == index or trace.logits is None:
@@ -159,8 +152,8 @@ def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> 
     )
 
 
-def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
-    """Return the row of the logits that the trace's predictions are about."""
+def _predicted_row(trace: Trace, n_rows: int, name: str | None) -> int:
+    """Return the row of the logits that the trace's predictions come from; -1 if unknown and unnamed."""
     if trace.predictions_title == "next token":
         return n_rows - 1
     mask = getattr(tokenizer_of(trace), "mask_token_id", None)
@@ -170,32 +163,29 @@ def _usual_row(trace: Trace, n_rows: int, name: str | None) -> int:
     if name is None:
         return -1
     raise ValueError(
-        f"{name}: which position? This model predicts a token at every one, and there is no mask among them; "
+        f"{name}: which position? This model predicts a token at every one, and none is masked; "
         "aw.targets.token(token, position=...)."
     )
 
 
 def tokenizer_of(trace: Trace) -> Any:
-    """Return the tokenizer of a trace, its processor's where it has one; None without."""
+    """Return the tokenizer of a trace (or of its processor); None if there is none."""
     from attnwidgets.tracing.recording.inputs import text_tokenizer
 
     return text_tokenizer(trace.tokenizer)
 
 
 def token_id(trace: Trace, text: str, name: str) -> int:
-    """Return the id of a string that is one token, at the start of a word where it has no leading space."""
+    """Return the id of a string that is one token; at the start of a word without a leading space."""
     from attnwidgets.tracing.recording.inputs import display_tokens
 
     tokenizer = tokenizer_of(trace)
     if tokenizer is None:
         raise ValueError(f"{name} {text!r}: this trace has no tokenizer; name the token by its id.")
-    known = (
-        tokenizer.convert_tokens_to_ids(text)
-        if text in getattr(tokenizer, "all_special_tokens", ())
-        else None
-    )
-    if isinstance(known, int):
-        return known
+    if text in getattr(tokenizer, "all_special_tokens", ()):
+        special = tokenizer.convert_tokens_to_ids(text)
+        if isinstance(special, int):
+            return special
     ids = _ids(tokenizer, text)
     if len(ids) == 1 and ids[0] != getattr(tokenizer, "unk_token_id", None):
         return ids[0]
@@ -205,7 +195,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
             f"{tokenizer.unk_token!r}; name another token, or that one."
         )
     if not ids:
-        raise ValueError(f"{name} {text!r} is no token at all; name one by its string or id.")
+        raise ValueError(f"{name} {text!r} is not a token; name one by its string or id.")
     pieces = " + ".join(repr(piece) for piece in display_tokens(tokenizer, ids))
     raise ValueError(
         f"{name} {text!r} is {len(ids)} tokens for this model, {pieces}, and a target is one; name one of "
@@ -214,7 +204,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
-    """Return the ids of a text as it stands, without special tokens around it."""
+    """Return the ids of a text, without special tokens around it."""
     from attnwidgets.tracing.recording.borrow import own_tokenizer
 
     ids = own_tokenizer(tokenizer)(well_formed(text), add_special_tokens=False)["input_ids"]
@@ -235,7 +225,7 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
     generates = trace.predictions_title == "next token"
     if logits.dim() != TOKENS or not generates:
         raise ValueError(
-            f"{name}: a span's probability is that of a language model that predicts the next token."
+            f"{name}: spans have a probability only in language models that predict the next token."
         )
     ids = trace.inputs.get("decoder_input_ids")
     ids = trace.input_ids if ids is None else ids[0]
@@ -256,7 +246,7 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
         index = torch.tensor(chosen, device=log_p.device).expand(len(log_p), -1).unsqueeze(-1)
         return log_p.gather(-1, index).squeeze(-1).sum(-1)
 
-    text = "".join(spell(trace, one) for one in chosen)
+    text = "".join(spell(trace, token) for token in chosen)
     return Target(f"log p({text})", f"span {start} to {stop - 1}", score)
 
 
@@ -268,8 +258,8 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
     row = None if position is None else position % n_tokens
 
     def state(outputs: Any) -> Tensor:
-        found: Tensor = last_hidden_state(outputs)
-        return found.mean(dim=1) if row is None else found[:, row]
+        states: Tensor = last_hidden_state(outputs)
+        return states.mean(dim=1) if row is None else states[:, row]
 
     where = "the mean over tokens" if row is None else f"token {row}"
     if vector is None:
@@ -279,39 +269,37 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
     direction = [float(number) for number in vector]
 
     def dot(outputs: Any) -> Tensor:
-        found = state(outputs)
-        if found.shape[-1] != len(direction):
+        states = state(outputs)
+        if states.shape[-1] != len(direction):
             raise ValueError(
-                f"{name}: the vector has {len(direction)} numbers, the states {found.shape[-1]}."
+                f"{name}: the vector has {len(direction)} numbers, the states {states.shape[-1]}."
             )
-        return found @ found.new_tensor(direction)
+        return states @ states.new_tensor(direction)
 
     return Target(f"dot product with {where}", "embedding", dot, hidden_states=True)
 
 
 def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Target:
-    """Return a user's function of the outputs as a target; what it returns is checked."""
+    """Return a user's function of the outputs as a target; its results are checked."""
 
     def checked(outputs: Any) -> Tensor:
         from torch import Tensor
 
         from attnwidgets.tracing.recording.recorder import main_output
 
-        found = score(outputs)
-        wanted = (
+        scores = score(outputs)
+        rule = (
             "a target's function takes the model's outputs and returns a tensor with one number for every "
             "input of a batch, [batch], as in lambda outputs: outputs.logits[:, -1, 7]."
         )
-        if not isinstance(found, Tensor) or not found.is_floating_point():
-            what = f"{found.dtype} numbers" if isinstance(found, Tensor) else f"a {type(found).__name__}"
-            raise TypeError(f"{name} {label!r} returned {what}; {wanted}")
+        if not isinstance(scores, Tensor) or not scores.is_floating_point():
+            what = f"{scores.dtype} numbers" if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
+            raise TypeError(f"{name} {label!r} returned {what}; {rule}")
         main = main_output(outputs)
-        count = found.numel() if main is None else len(main)
-        if found.numel() != count:
-            raise ValueError(
-                f"{name} {label!r} returned {list(found.shape)} for a batch of {count}; {wanted}"
-            )
-        return found.reshape(count)
+        count = scores.numel() if main is None else len(main)
+        if scores.numel() != count:
+            raise ValueError(f"{name} {label!r} returned {list(scores.shape)} for a batch of {count}; {rule}")
+        return scores.reshape(count)
 
     return Target(label, "function", checked)
 
@@ -321,13 +309,13 @@ def _last_stack(trace: Trace) -> str:
 
 
 def last_hidden_state(outputs: Any) -> Tensor:
-    """Return the last hidden state [batch, token, dim] of a model's outputs, its decoder's where it has one.
+    """Return the last hidden state [batch, token, dim] of a model's outputs, or of its decoder's.
 
     Raises:
-        ValueError: Where the outputs hold none.
+        ValueError: If the outputs hold none.
     """
     for attribute in ("last_hidden_state", "decoder_hidden_states", "hidden_states"):
-        found = getattr(outputs, attribute, None)
-        if found is not None:
-            return found[-1] if isinstance(found, Sequence) else found
+        states = getattr(outputs, attribute, None)
+        if states is not None:
+            return states[-1] if isinstance(states, Sequence) else states
     raise ValueError("the model's outputs hold no hidden states; run it with output_hidden_states=True.")

@@ -1,4 +1,4 @@
-"""What is asked of a differentiable method: targets, foils, and the numbers they are in a model's outputs."""
+"""The targets and foils of a method that explains numbers, and their scores in a model's outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.explanations.targets.named import resolve_target, resolve_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TargetSet:
-    """Targets to explain, each less its foil where there is one.
+    """Targets to explain, each less its foil if there is one.
 
     Attributes:
         targets: The targets.
         foils: What each is contrasted with; None for nothing.
-        several: Whether a list of targets was asked for, so that results have a target axis.
+        several: Whether the user gave a list of targets, so that results have a target axis.
     """
 
     targets: tuple[Target, ...]
@@ -32,34 +32,38 @@ class TargetSet:
     several: bool
 
     @property
+    def _members(self) -> tuple[Target, ...]:
+        return (*self.targets, *(self.foils or ()))
+
+    @property
     def hidden_states(self) -> bool:
         """Whether the model must return hidden states."""
-        return any(one.hidden_states for one in (*self.targets, *(self.foils or ())))
+        return any(target.hidden_states for target in self._members)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of how targets and foils were named."""
-        return tuple(one.note for one in (*self.targets, *(self.foils or ())))
+        """What a reader should know about how targets and foils were named."""
+        return tuple(target.note for target in self._members)
 
     def scores(self, outputs: Any) -> list[Tensor]:
-        """Return the number of each target, less its foil's, in the outputs of a batch: [batch] each."""
-        found = [one.score(outputs) for one in self.targets]
-        if self.foils is None:
-            return found
-        return [score - foil.score(outputs) for score, foil in zip(found, self.foils, strict=True)]
+        """Return the score of each target, less its foil's, in the outputs of a batch: [batch] each."""
+        return self._contrast(lambda target: target.score(outputs))
 
     def losses(self, outputs: Any) -> list[Tensor]:
         """Return the loss of each target, less its foil's: -log p of a class or token, else -score."""
-        found = [_loss(one, outputs) for one in self.targets]
+        return self._contrast(lambda target: _loss(target, outputs))
+
+    def _contrast(self, number: Callable[[Target], Tensor]) -> list[Tensor]:
+        numbers = [number(target) for target in self.targets]
         if self.foils is None:
-            return found
-        return [loss - _loss(foil, outputs) for loss, foil in zip(found, self.foils, strict=True)]
+            return numbers
+        return [own - number(foil) for own, foil in zip(numbers, self.foils, strict=True)]
 
     def single(self, method: str) -> TargetSet:
-        """Return this, where one target is asked for.
+        """Return this set if it holds the one target that the user gave.
 
         Raises:
-            ValueError: Where a list was given.
+            ValueError: If the user gave a list.
         """
         if self.several:
             raise ValueError(
@@ -68,41 +72,37 @@ class TargetSet:
         return self
 
     def parts(self, size: int) -> Iterator[TargetSet]:
-        """Yield this in parts of so many targets."""
+        """Yield this set in parts of at most `size` targets."""
         for first in range(0, len(self.targets), size):
             part = slice(first, first + size)
-            yield TargetSet(
-                self.targets[part], None if self.foils is None else self.foils[part], several=True
-            )
+            foils = None if self.foils is None else self.foils[part]
+            yield TargetSet(self.targets[part], foils, several=True)
 
     def of(self, values: Any) -> Any:
-        """Return [target, ...] as it is where several were asked for, else its only element."""
+        """Return values [target, ...] as they are for a list of targets, else their only element."""
         return values if self.several else values[0]
 
     def reach(self, trace: Trace, stack: str) -> tuple[int, ...] | None:
-        """Return how many of a stack's tokens each target is read from; None where that is all of them.
+        """Return the number of a stack's first tokens that each target depends on; None if it is all of them.
 
-        A logit at a position of a causal model depends on the tokens up to there.
+        A logit at a position of a causal model depends on the tokens up to that position.
         """
         logits, table = trace.logits, trace.stack_table.get(stack)
-        predicts = "decoder" if "decoder" in trace.stacks else trace.default_stack
-        if logits is None or table is None or not table.layers or stack != predicts:
+        predicting = "decoder" if "decoder" in trace.stacks else trace.default_stack
+        if logits is None or table is None or not table.layers or stack != predicting:
             return None
         count = len(trace.axes(stack)[0])
         if len(logits) != count or not trace.is_causal(stack):
             return None
-
-        def read(target: Target) -> int:
-            return count if target.position is None else target.position + 1
-
-        foils = self.foils or self.targets
-        found = tuple(max(read(one), read(foil)) for one, foil in zip(self.targets, foils, strict=True))
-        return None if min(found) == count else found
+        ends = [count if target.position is None else target.position + 1 for target in self._members]
+        n_targets = len(self.targets)
+        reaches = tuple(map(max, ends[:n_targets], ends[-n_targets:]))
+        return None if min(reaches) == count else reaches
 
     def names(self) -> dict[str, Any]:
         """Return the labels of targets and foil, as `Attributions` takes them."""
         return {
-            "target": self.of([one.label for one in self.targets]),
+            "target": self.of([target.label for target in self.targets]),
             "foil": None if self.foils is None else self.foils[0].label,
         }
 
@@ -116,12 +116,12 @@ def _loss(target: Target, outputs: Any) -> Tensor:
     return -widened(logits).log_softmax(-1)[:, target.index]
 
 
-def asked(trace: Any, target: Any, foil: Any, method: str) -> TargetSet:
-    """Return what is asked of a trace.
+def resolve_target_set(trace: Any, target: Any, foil: Any, method: str) -> TargetSet:
+    """Return the targets that a user means, with their foils.
 
     Raises:
-        ValueError: Where a target is its own foil, or as `resolve_target` says.
-        TypeError, IndexError: as `resolve_target` says.
+        ValueError: If a target is its own foil; see also `resolve_target`.
+        TypeError, IndexError: See `resolve_target`.
     """
     require_trace(trace, method)
     traced = cast("Trace", trace)

@@ -1,1 +1,1 @@
-"""A reader's own method: registered, tried on small inputs, and told where it fails."""
+"""Methods of users: registered, checked on small inputs, with a report of what fails."""

@@ -1,4 +1,4 @@
-"""What came of checking a user's method: text for a terminal, a box for a notebook."""
+"""The report of a check of a user's method: text for a terminal, a box for a notebook."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.user_methods.small_inputs import SmallInput
 
 _SHOWN = 8
-"""Tokens up to which matrices are printed."""
+"""Most tokens for which matrices are printed."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The smallest input on which something failed.
+    """The smallest input on which a check failed.
 
     Attributes:
         on: The input in words.
         said: What is wrong.
-        attention: The attention that was given, where it is small enough to look at.
-        violation: The numbers that are wrong, where there are numbers.
+        attention: The attention that was given, if it is small enough to print.
+        violation: The wrong numbers, if there are any.
         labels: Their labels: of rows and columns, or of sources alone.
-        traceback: The user's own lines, where their function raised.
-        error: What was raised.
+        traceback: The user's own lines, if their function raised.
+        error: The exception, if their function raised.
     """
 
     on: str
@@ -43,36 +43,32 @@ class Failure:
 
     def lines(self, name: str) -> list[str]:
         """Return the failure as lines of text."""
-        found = [f"on {self.on}"]
+        tables: list[tuple[str, Array | None, Sequence[Sequence[str]]]] = []
         if self.attention is not None:
-            labels = (self.attention.tokens, self.attention.tokens)
-            layers, heads = self.attention.attention.shape[:2]
-            for layer, head in np.ndindex(layers, heads):
-                of = f", head {head}" if heads > 1 else ""
-                found += [
-                    f"attention, layer {layer}{of}",
-                    *_table(self.attention.attention[layer, head], labels),
-                ]
-        violation = self.violation
-        if violation is not None and violation.returned is not None:
-            at = "" if violation.layer is None else f", layer {violation.layer}"
-            found += [f"{name} returned{at}", *_table(violation.returned, self.labels)]
-            if violation.expected is not None:
-                found += [f"expected{at}", *_table(violation.expected, self.labels)]
-        found.append(self.said)
-        return found + self.traceback.rstrip().splitlines()
+            weights, tokens = self.attention.attention, self.attention.tokens
+            for layer, head in np.ndindex(weights.shape[:2]):
+                of = f", head {head}" if weights.shape[1] > 1 else ""
+                tables.append((f"attention, layer {layer}{of}", weights[layer, head], (tokens, tokens)))
+        if self.violation is not None:
+            at = "" if self.violation.layer is None else f", layer {self.violation.layer}"
+            tables.append((f"{name} returned{at}", self.violation.returned, self.labels))
+            tables.append((f"expected{at}", self.violation.expected, self.labels))
+        lines = [f"on {self.on}"]
+        for heading, values, labels in tables:
+            lines += [] if values is None else [heading, *_table(values, labels)]
+        return [*lines, self.said, *self.traceback.rstrip().splitlines()]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one invariant.
+    """The result of one invariant.
 
     Attributes:
         name: The invariant's name.
         words: What must hold.
-        asked: On how many inputs it was asked.
-        failure: Where it failed, or None.
-        unasked: Why it was asked of none, or "".
+        asked: Number of inputs on which it was checked.
+        failure: The failure, or None.
+        unasked: Why it was not checked, or "".
     """
 
     name: str
@@ -83,8 +79,8 @@ class Result:
 
     @property
     def word(self) -> str:
-        """Return "holds", "fails" or "not asked"."""
-        return "fails" if self.failure else "holds" if self.asked else "not asked"
+        """Return "holds", "fails" or "not checked"."""
+        return "fails" if self.failure else "holds" if self.asked else "not checked"
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ class Beside:
     Attributes:
         reference: The reference's name.
         on: The input in words.
-        rows: The largest difference of every layer.
+        rows: The largest difference in every layer.
         unlike: Why they cannot be compared, or "".
     """
 
@@ -105,26 +101,25 @@ class Beside:
 
     def lines(self, name: str) -> list[str]:
         """Return the comparison as lines of text."""
-        found = [f"beside {self.reference}, on {self.on}"]
-        if self.unlike:
-            return [*found, f"  not comparable: {self.unlike}"]
-        return found + [
+        rows = [
             f"  {row.place or 'values'}: largest difference {row.largest:.3g}, at {row.cell} "
             f"({name} {row.own:.4g}, {self.reference} {row.other:.4g})"
             for row in self.rows
         ]
+        found = [f"  not comparable: {self.unlike}"] if self.unlike else rows
+        return [f"beside {self.reference}, on {self.on}", *found]
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What came of checking a method: readable as text and, last in a cell, as a box.
+    """The report of a check of a method: text and, at the end of a cell, a box.
 
     Attributes:
         name: The method's name.
-        results: One for each invariant, and one for an error or a trace that was written into.
-        inputs: On how many inputs it was run.
-        beside: The comparison with its reference, where one was named.
-        notes: What else there is to know.
+        results: One for each invariant, and one for an error or a trace that was modified.
+        inputs: Number of inputs on which it ran.
+        beside: The comparison with its reference, if one was named.
+        notes: Other remarks.
     """
 
     name: str
@@ -135,24 +130,23 @@ class CheckReport:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """Names of what fails."""
+        """Names of the invariants that fail."""
         return tuple(result.name for result in self.results if result.failure)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails; what could not be asked does not count."""
+        """Whether nothing fails; invariants that could not be checked do not count."""
         return not self.failing
 
     @property
     def error(self) -> Exception | None:
-        """What the function raised, or None."""
-        return next(
-            (found.failure.error for found in self.results if found.failure and found.failure.error), None
-        )
+        """The exception that the function raised, or None."""
+        errors = (result.failure.error for result in self.results if result.failure)
+        return next(filter(None, errors), None)
 
     @property
     def mark(self) -> str:
-        """What a menu says beside the name: "fails: causal", "raises IndexError", or ""."""
+        """The remark beside the name in menus: "fails: causal", "raises IndexError", or ""."""
         raised = [name for name in self.failing if name.startswith("raises ")]
         failed = [name for name in self.failing if name not in raised]
         return "; ".join([*raised, *([f"fails: {', '.join(failed)}"] if failed else [])])
@@ -163,25 +157,21 @@ class CheckReport:
         if not self.inputs:
             return f"{self.name}: not run yet"
         on = f"{self.inputs} input{'' if self.inputs == 1 else 's'}"
-        return (
-            f"{self.name} {self.mark} (run on {on})"
-            if self.mark
-            else f"{self.name}: nothing fails (run on {on})"
-        )
+        return f"{self.name}{f' {self.mark}' if self.mark else ': nothing fails'} (run on {on})"
 
     def lines(self) -> list[str]:
         """Return everything below the headline, as lines of text."""
-        found = []
+        lines = []
         for result in self.results:
             why = result.unasked or (f"on {result.asked} inputs" if result.asked > 1 else "on 1 input")
-            found.append(
+            lines.append(
                 f"{result.word}  {result.name}: {result.words}{'' if result.failure else f' ({why})'}"
             )
             if result.failure:
-                found += [f"       {line}" for line in result.failure.lines(self.name)]
+                lines += [f"       {line}" for line in result.failure.lines(self.name)]
         if self.beside is not None:
-            found += self.beside.lines(self.name)
-        return found + [f"note: {note}" for note in self.notes]
+            lines += self.beside.lines(self.name)
+        return lines + [f"note: {note}" for note in self.notes]
 
     def __repr__(self) -> str:
         return "\n".join([self.headline, *(f"  {line}" for line in self.lines())])
@@ -198,10 +188,10 @@ class CheckReport:
 
 
 class InvariantError(ValueError):
-    """A method fails what was declared of it, and `strict=True` asked for an error.
+    """A method fails an invariant that was declared for it, under `strict=True`.
 
     Attributes:
-        report: What came of the check.
+        report: The report of the check.
     """
 
     def __init__(self, report: CheckReport) -> None:
@@ -210,7 +200,7 @@ class InvariantError(ValueError):
 
 
 def _table(values: Array, labels: Sequence[Sequence[str]]) -> list[str]:
-    """Return [query, key] or [source] as lines with its labels; what is large is not printed."""
+    """Return [query, key] or [source] as lines with labels; of a large array, its size."""
     if max(values.shape) > _SHOWN:
         return [f"    ({' x '.join(map(str, values.shape))} numbers)"]
     rows = np.atleast_2d(values)

@@ -1,4 +1,4 @@
-"""Running a user's function on small inputs and on a trace, and asking what was declared of it."""
+"""The check of a user's function: runs on small inputs and on a trace, tested for its invariants."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 import time
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.explanation import Explanation
 
 _BUDGET_SECONDS = 5.0
-"""How long small inputs may take together; what is left out is said."""
+"""How long small inputs may take together; the report says if some are left out."""
 
 _KEEPS = "leaves the trace as it is"
 _RETURNS = "returns an explanation"
@@ -38,10 +39,10 @@ class Checking:
     Args:
         name: The method's name.
         run: Takes a trace, returns its explanation.
-        invariants: What was declared.
-        tolerance: How far numbers may be off.
+        invariants: The declared invariants.
+        tolerance: Tolerated numerical error.
         beside: Name of the reference, or "".
-        own_file: Where the user's function is written: its lines of a traceback are kept.
+        own_file: File of the user's function, whose lines of a traceback are kept.
     """
 
     name: str
@@ -54,72 +55,69 @@ class Checking:
     needs_model: bool = False
     stopped: str = ""
     failed: dict[str, Failure] = field(default_factory=dict)
-    _asked: dict[str, int] = field(default_factory=dict)
+    _checked: Counter[str] = field(default_factory=Counter)
     _notes: list[str] = field(default_factory=list)
     _inputs: int = 0
     _compared: Beside | None = None
     _last_small: SmallInput | None = None
 
     def on_small_inputs(self) -> None:
-        """Run it on small attentions, the smallest first, and keep the first failure of everything."""
+        """Run it on small attentions, the smallest first, and keep the first failure of each invariant."""
         started = time.monotonic()
-        everything = small_inputs()
-        for number, small in enumerate(everything):
+        inputs = small_inputs()
+        for number, small in enumerate(inputs):
             self.on_small(small)
             if self.needs_model or self.stopped:
                 break
             if time.monotonic() - started > _BUDGET_SECONDS:
-                self._notes.append(
-                    f"it takes long, so that {number + 1} of {len(everything)} small inputs were tried"
-                )
+                self._notes.append(f"it is slow: only {number + 1} of {len(inputs)} small inputs were tried")
                 break
         if self._last_small is not None and self.last is not None:
-            self.lay_beside(self.last, self._last_small.trace(), f"{self._last_small.words} (made up)")
+            self.compare(self.last, self._last_small.trace(), f"{self._last_small.words} (made up)")
 
     def on_trace(self, trace: Any, *, shrink: bool) -> None:
-        """Run it on a real trace; where only that fails, look for the smallest part of it that does.
+        """Run it on a real trace; for what fails only there, find the smallest part of it that fails.
 
         Args:
             trace: The trace.
             shrink: Whether the function works on given attention, so that parts can be tried.
         """
         failed = set(self.failed)
-        on = _spoken(trace)
-        found = self._attempt(trace, on, None)
-        if found is not None:
-            self.last = found
-            self._ask(found, trace, on, None)
-            self.lay_beside(found, trace, on)
+        result = self._attempt(trace, _in_words(trace), None)
+        if result is not None:
+            self._examine(result, trace)
         for name in set(self.failed) - failed if shrink else ():
             self._shrink(name, trace)
 
-    def on_result(self, found: Explanation, trace: Any) -> None:
-        """Ask what was declared of a result that is there already."""
+    def on_result(self, result: Explanation, trace: Any) -> None:
+        """Check a result that exists already."""
         self._inputs += 1
-        self.last = found
-        self._ask(found, trace, _spoken(trace), None)
-        self.lay_beside(found, trace, _spoken(trace))
+        self._examine(result, trace)
+
+    def _examine(self, result: Explanation, trace: Any) -> None:
+        self.last = result
+        self._check(result, trace, _in_words(trace), None)
+        self.compare(result, trace, _in_words(trace))
 
     def report(self) -> CheckReport:
-        """Return what came of it so far."""
+        """Return the report so far."""
         results = [
             Result(name, words, self._inputs, self.failed[name])
             for name, words in ((self.stopped, _STOPS), (_KEEPS, "nothing is written into it"))
             if name in self.failed
         ]
         for invariant in self.invariants:
-            asked = self._asked.get(invariant.name, 0)
-            why = "" if asked else self._why_open(invariant)
-            results.append(
-                Result(invariant.name, invariant.words, asked, self.failed.get(invariant.name), why)
-            )
+            count = self._checked.get(invariant.name, 0)
+            why = "" if count else self._why_unchecked(invariant)
+            failure = self.failed.get(invariant.name)
+            results.append(Result(invariant.name, invariant.words, count, failure, why))
         return CheckReport(self.name, tuple(results), self._inputs, self._compared, tuple(self._notes))
 
-    def note(self, said: str) -> None:
-        """Add what else there is to know."""
-        self._notes.append(said)
+    def note(self, remark: str) -> None:
+        """Add a remark to the report."""
+        self._notes.append(remark)
 
-    def _why_open(self, invariant: Invariant) -> str:
+    def _why_unchecked(self, invariant: Invariant) -> str:
         if self.stopped:
             return "the function does not run"
         return invariant.unasked(small_inputs()[0].trace()) or "it has not run yet"
@@ -128,14 +126,14 @@ class Checking:
         """Run it on one small input."""
         trace = small.trace()
         with contextlib.redirect_stdout(io.StringIO()):  # not every print of dozens of runs
-            found = self._attempt(trace, small.words, small)
-        if found is None:
+            result = self._attempt(trace, small.words, small)
+        if result is None:
             return
-        self.last, self._last_small = found, small
-        if not _as_given(trace, small):
+        self.last, self._last_small = result, small
+        if not _is_unchanged(trace, small):
             said = "it writes into the trace's attention: work on a copy (A = A.clone(), or A = A + ...)"
             self.failed.setdefault(_KEEPS, Failure(small.words, said, small))
-        self._ask(found, small.trace(), small.words, small)
+        self._check(result, small.trace(), small.words, small)
 
     def _attempt(self, trace: Any, on: str, small: SmallInput | None) -> Explanation | None:
         from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
@@ -149,7 +147,7 @@ class Checking:
             else:
                 self.needs_model = True
                 self._inputs -= 1
-        except Exception as error:  # noqa: BLE001 - whatever a student's function raises is what is reported
+        except Exception as error:  # noqa: BLE001 - any exception of a student's function is reported
             self._fail_to_run(error, on, small)
         return None
 
@@ -165,19 +163,22 @@ class Checking:
         self.failed.setdefault(name, Failure(on, said, small, traceback=lines, error=error))
 
     def _own_lines(self, error: Exception) -> str:
-        """Return the traceback from the user's first line on; "" where none of theirs is in it."""
+        """Return the traceback from the user's first line on; "" if it holds none of theirs."""
         frames = traceback.extract_tb(error.__traceback__)
-        own = [place for place, frame in enumerate(frames) if frame.filename == self.own_file]
+        own = [number for number, frame in enumerate(frames) if frame.filename == self.own_file]
         return "".join(traceback.format_list(frames[own[0] :])) if own else ""
 
-    def _ask(self, found: Explanation, trace: Any, on: str, small: SmallInput | None) -> None:
+    def _check(self, result: Explanation, trace: Any, on: str, small: SmallInput | None) -> None:
         for invariant in self.invariants:
             if invariant.name in self.failed or invariant.unasked(trace):
                 continue
-            self._asked[invariant.name] = self._asked.get(invariant.name, 0) + 1
-            violation = _asked(invariant, found, trace, self.tolerance)
+            self._checked[invariant.name] += 1
+            try:
+                violation = invariant.check(result, trace, self.tolerance)
+            except (ValueError, TypeError, IndexError) as error:
+                violation = Violation(f"it cannot be checked on this result: {error}")
             if violation is not None:
-                self.failed[invariant.name] = Failure(on, violation.said, small, violation, _labels(found))
+                self.failed[invariant.name] = Failure(on, violation.said, small, violation, _labels(result))
 
     def _shrink(self, name: str, trace: Any) -> None:
         stack = trace.default_stack
@@ -192,45 +193,37 @@ class Checking:
         small = shrunk(trace, stack, lambda part: name in tried(part).failed)
         if small is not None:
             failure = tried(small).failed[name]
-            on = f"{small.words} of {_spoken(trace)}"
-            self.failed[name] = replace(failure, on=on)
+            self.failed[name] = replace(failure, on=f"{small.words} of {_in_words(trace)}")
 
-    def lay_beside(self, found: Explanation, trace: Any, on: str) -> None:
+    def compare(self, result: Explanation, trace: Any, on: str) -> None:
         """Compare a result with the reference, layer by layer."""
         if not self.beside:
             return
         reference = methods()[self.beside]
-        refused = reference.refusal(trace)
+        refusal = reference.refusal(trace)
         try:
-            rows = () if refused else tuple(differences(found, reference.function(trace)))
+            rows = () if refusal else tuple(differences(result, reference.function(trace)))
         except ValueError as error:
-            rows, refused = (), str(error)
-        self._compared = Beside(self.beside, on, rows, refused)
+            rows, refusal = (), str(error)
+        self._compared = Beside(self.beside, on, rows, refusal)
 
 
-def _asked(invariant: Invariant, found: Explanation, trace: Any, tolerance: float) -> Violation | None:
-    try:
-        return invariant.check(found, trace, tolerance)
-    except (ValueError, TypeError, IndexError) as error:
-        return Violation(f"it cannot be asked of this result: {error}")
-
-
-def _labels(found: Explanation) -> tuple[tuple[str, ...], ...]:
+def _labels(result: Explanation) -> tuple[tuple[str, ...], ...]:
     """Return the labels of the last axes: queries and keys, or sources."""
-    if isinstance(found, MixingMap):
-        return found.query_labels, found.key_labels
-    return (found.labels,) if isinstance(found, Attributions) else ()
+    if isinstance(result, MixingMap):
+        return result.query_labels, result.key_labels
+    return (result.labels,) if isinstance(result, Attributions) else ()
 
 
-def _as_given(trace: Any, small: SmallInput) -> bool:
+def _is_unchanged(trace: Any, small: SmallInput) -> bool:
     given = small.attention.astype(np.float32)
     return all(
-        np.array_equal(trace.attention_layer(layer, "self").numpy(), given[layer])
-        for layer in range(len(given))
+        np.array_equal(trace.attention_layer(number, "self").numpy(), layer)
+        for number, layer in enumerate(given)
     )
 
 
-def _spoken(trace: Any) -> str:
+def _in_words(trace: Any) -> str:
     """Return a trace in words: its text, or its size."""
     n = len(trace.axes(trace.default_stack)[1])
     return f"{trace.text!r} ({n} tokens)" if trace.text else f"{n} tokens"

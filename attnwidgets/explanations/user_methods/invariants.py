@@ -1,4 +1,4 @@
-"""What must hold of an explanation, by name, and what is said where it does not."""
+"""Invariants of explanations by name, and the message for each violation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -23,13 +24,13 @@ EQUALS = "equals:"
 
 @dataclass(frozen=True)
 class Violation:
-    """Where an invariant does not hold.
+    """A violation of an invariant.
 
     Attributes:
         said: What is wrong and where, in words.
-        layer: Which layer, of a map.
-        returned: What was returned there: [query, key], or [source].
-        expected: What should have been, where that is known.
+        layer: Number of the layer, for a map.
+        returned: The returned values there: [query, key], or [source].
+        expected: The right values, if they are known.
     """
 
     said: str
@@ -40,13 +41,13 @@ class Violation:
 
 @dataclass(frozen=True)
 class Invariant:
-    """Something that must hold of what a method returns.
+    """A property that a method's results must have.
 
     Attributes:
-        name: What `@aw.register(invariants=...)` calls it.
+        name: Its name in `@aw.register(invariants=...)`.
         words: What must hold.
-        unasked: Takes a trace; returns "" where it can be asked of a result on it, else why not.
-        check: Takes the result, the trace and a tolerance; returns None where it holds.
+        unasked: Takes a trace; returns "" if results on it can be checked, else why not.
+        check: Takes the result, the trace and a tolerance; returns None if the property holds.
     """
 
     name: str
@@ -59,25 +60,24 @@ def resolve_invariants(names: str | tuple[str, ...]) -> tuple[Invariant, ...]:
     """Return invariants by name.
 
     Raises:
-        ValueError: For an unknown name or reference; the message lists those there are.
+        ValueError: For an unknown name or reference; the message lists the known ones.
     """
-    return tuple(_resolved(str(name)) for name in ((names,) if isinstance(names, str) else tuple(names)))
+    return tuple(_invariant(str(name)) for name in ((names,) if isinstance(names, str) else tuple(names)))
 
 
-def _resolved(name: str) -> Invariant:
+def _invariant(name: str) -> Invariant:
     if name.startswith(EQUALS):
         return _equals(name)
-    if name in INVARIANTS:
-        return INVARIANTS[name]
-    taken = ", ".join(map(repr, INVARIANTS))
-    raise ValueError(
-        f"invariant {name!r} is not one of {taken}, nor 'equals:<method>'."
-        f"{suggest(name, [*INVARIANTS, 'equals:rollout'])}"
-    )
+    if name not in INVARIANTS:
+        near = suggest(name, [*INVARIANTS, "equals:rollout"])
+        raise ValueError(
+            f"invariant {name!r} is not one of {listed(INVARIANTS)}, nor 'equals:<method>'.{near}"
+        )
+    return INVARIANTS[name]
 
 
 def matrices(found: Explanation) -> Iterator[tuple[int | None, str, Array]]:
-    """Yield (layer, place in words, values [query, key] or [source]) of everything in an explanation."""
+    """Yield (layer, place in words, values [query, key] or [source]) of every matrix of an explanation."""
     if isinstance(found, MixingMap):
         for number in found.layers:
             layer = found.layer(number)
@@ -101,9 +101,9 @@ def _row(found: Explanation, place: str, query: int | None) -> str:
 def _rows_sum_to_one(found: Explanation, _: Any, tolerance: float) -> Violation | None:
     for layer, place, values in matrices(found):
         sums = np.atleast_1d(values.sum(-1, dtype=np.float64))
-        off = np.abs(sums - 1)
-        if off.max() > tolerance:
-            worst = int(off.argmax())
+        errors = np.abs(sums - 1)
+        if errors.max() > tolerance:
+            worst = int(errors.argmax())
             where = _row(found, place, worst if values.ndim > 1 else None)
             return Violation(f"{where}: the sum is {sums[worst]:.6g}, not 1", layer, values)
     return None
@@ -129,7 +129,7 @@ def _cell(found: Explanation, at: tuple[Any, ...]) -> str:
 
 def _causal(found: Explanation, _: Any, tolerance: float) -> Violation | None:
     if not isinstance(found, MixingMap):
-        return Violation(f"'causal' is about maps, and {found.kind} were returned")
+        return Violation(f"'causal' applies to maps, and {found.kind} were returned")
     for layer, place, values in matrices(found):
         later = np.triu(np.abs(values), 1)
         if later.max() > tolerance:
@@ -147,7 +147,7 @@ def _complete(found: Explanation, trace: Any, tolerance: float) -> Violation | N
     from attnwidgets.explanations.targets.named import resolve_target
 
     if not isinstance(found, Attributions):
-        return Violation(f"'complete' is about Attributions, and a {found.kind} was returned")
+        return Violation(f"'complete' applies to Attributions, and a {found.kind} was returned")
 
     def logit(named: str | None, name: str, like: Any = None) -> tuple[Any, float]:
         target = resolve_target(trace, named or None, name=name, method="complete", logit=True, like=like)
@@ -155,13 +155,13 @@ def _complete(found: Explanation, trace: Any, tolerance: float) -> Violation | N
         return target, float(row[target.index])
 
     for target, values in zip(found.targets, np.atleast_2d(found.values), strict=True):
-        meant, score = logit(target, "target")
+        resolved, score = logit(target, "target")
         if found.foil:
-            score -= logit(found.foil, "foil", meant)[1]
+            score -= logit(found.foil, "foil", resolved)[1]
         total = float(values.sum(dtype=np.float64))
         if abs(total - score) > tolerance * max(1.0, abs(score)):
             contrast = f" less that of {found.foil!r}" if found.foil else ""
-            said = f"the values sum to {total:.6g}; the logit of {meant.label!r}{contrast} is {score:.6g}"
+            said = f"the values sum to {total:.6g}; the logit of {resolved.label!r}{contrast} is {score:.6g}"
             return Violation(said, None, values)
     return None
 
@@ -172,17 +172,17 @@ def _complete_unasked(trace: Any) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference of two explanations in one layer (or one target).
+    """The largest difference of two explanations in one layer (or for one target).
 
     Attributes:
-        place: Where, in words: the layer.
+        place: The layer or target, in words.
         largest: The difference.
         cell: The entry, in words.
-        own: One explanation's value there.
-        other: The other's.
-        layer: The layer, of maps.
-        returned: The one's matrix.
-        expected: The other's.
+        own: The first explanation's value there.
+        other: The second explanation's value there.
+        layer: Number of the layer, for maps.
+        returned: The first explanation's matrix.
+        expected: The second explanation's matrix.
     """
 
     place: str
@@ -196,30 +196,24 @@ class Difference:
 
 
 def differences(found: Explanation, other: Explanation) -> list[Difference]:
-    """Return, for everything that `found` holds, where it differs most from `other`.
+    """Return where `found` differs most from `other`, for every matrix of it.
 
     Raises:
-        ValueError: Where the two cannot be laid side by side; the message says why.
+        ValueError: If the two cannot be compared; the message says why.
     """
+    alike = found.kind == other.kind
     if isinstance(found, MixingMap) and isinstance(other, MixingMap):
-        missing = [number for number in found.layers if number not in other.layers]
-        if missing or (found.heads is None) != (other.heads is None):
-            raise ValueError(f"{_axes(found)} was returned, and {other.method} is {_axes(other)}")
-        other = other.select(layer=found.layers)
-    pairs = list(zip(matrices(found), matrices(other), strict=False))
-    if (
-        found.kind != other.kind
-        or found.shape != other.shape
-        or any(a[2].shape != b[2].shape for a, b in pairs)
-    ):
+        alike = set(found.layers) <= set(other.layers) and (found.heads is None) == (other.heads is None)
+        other = other.select(layer=found.layers) if alike else other
+    pairs = list(zip(matrices(found), matrices(other), strict=False)) if alike else []
+    if not alike or found.shape != other.shape or any(a[2].shape != b[2].shape for a, b in pairs):
         raise ValueError(f"{_axes(found)} was returned, and {other.method} is {_axes(other)}")
     rows = []
     for (layer, place, own), (_, _, expected) in pairs:
-        off = np.abs(own.astype(np.float64) - expected)
-        at = np.unravel_index(int(off.argmax()), off.shape)
-        own_value, other_value = float(own[at]), float(expected[at])
-        cell = _cell(found, at)
-        rows.append(Difference(place, float(off[at]), cell, own_value, other_value, layer, own, expected))
+        errors = np.abs(own.astype(np.float64) - expected)
+        at = np.unravel_index(int(errors.argmax()), errors.shape)
+        values = float(errors[at]), _cell(found, at), float(own[at]), float(expected[at])
+        rows.append(Difference(place, *values, layer, own, expected))
     return rows
 
 

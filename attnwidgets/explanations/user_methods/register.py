@@ -1,15 +1,15 @@
-"""aw.register: a user's own function of a trace as a method like any other, checked for what it declares."""
+"""aw.register: a user's own function of a trace as a method, checked for the invariants that it declares."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attnwidgets._errors import refuse_unknown
+from attnwidgets._errors import suggests_keywords
+from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.registry.registry import Method, default_stack, methods, put, require_known
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
 from attnwidgets.explanations.registry.wrap_result import as_explanation
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+@suggests_keywords
 def register(
     name: str,
     *,
@@ -37,57 +38,61 @@ def register(
     trace: Any = None,
     tolerance: float = 1e-4,
     strict: bool = False,
-    **unknown: object,
 ) -> Callable[[F], F]:
     """Register your own function of a trace as a method: `@aw.register("mine")` above its `def`.
 
-    It then is in `aw.methods()`, `aw.explain(trace, "mine")` and the Explorer's menu. The function itself is
-    left as it was. It takes a trace and any keyword options with defaults, and returns numbers (numpy, torch
+    It is then in `aw.methods()`, `aw.explain(trace, "mine")` and the Explorer's menu. The function itself
+    stays as it was. It takes a trace and any keyword options with defaults, and returns numbers (numpy, torch
     or lists) or a MixingMap or Attributions:
 
         [layer, head, query, key], [layer, query, key]    a map
         [query, key]                                      a map of one layer, numbered as the last
         [source]                                          attributions of the keys
 
-    What it declares is checked at once on about a hundred made-up attentions, the smallest first (one token,
-    one layer, one head, up to three of each; some causal), and on `trace` where one is given. The
-    smallest input that fails is shown with what was returned: as a box in a notebook, as a warning
-    elsewhere; the method is registered all the same, and menus mark it "fails: ...". A function that needs
-    a model is checked when it first runs, or by `aw.check(name, trace)`.
+    Its invariants are checked at once on about a hundred made-up attentions, the smallest first (one token,
+    one layer, one head, up to three of each; some causal), and on `trace` if one is given. The smallest input
+    that fails is shown with the returned values: as a box in a notebook, as a warning elsewhere. The method
+    is registered all the same, and menus mark it "fails: ...". A function that needs a model is checked when
+    it first runs, or by `aw.check(name, trace)`.
 
     Args:
-        name: Its name. One of yours is replaced, so that a cell may run again; the package's own are not.
+        name: Its name. A method of yours is replaced, so that a cell may run again; the package's are not.
         paper: What to cite.
-        needs: What the trace must offer: "attention" (recorded or given), "model", "recorded model",
-            "blocks", "logits", "next token"; menus grey it for others.
-        invariants: What must hold: "rows_sum_to_one", "nonnegative", "causal" (asked of causal attention),
+        needs: What the trace must have: "attention" (recorded or given), "model", "recorded model", "blocks",
+            "logits", "next token"; menus disable it for others.
+        invariants: What must hold: "rows_sum_to_one", "nonnegative", "causal" (checked on causal attention),
             "complete" or "sums_to_logit", "equals:rollout" (or any other method, with its defaults).
-        beside: A method to lay it beside in the report: the largest difference in each layer, and where.
+        beside: A method to compare it with in the report: the largest difference in each layer, and where.
         trace: A real trace to check it on as well.
-        tolerance: How far numbers may be off.
+        tolerance: Tolerated numerical error.
         strict: Whether a failing check raises; the method is then not registered.
-        unknown: Refused, with the nearest keyword.
 
     Raises:
-        ValueError: For a name of the package's own, an unknown requirement, invariant or reference.
-        TypeError: Where it does not decorate a function that takes a trace.
-        InvariantError: Where something fails and `strict` is on (a ValueError; `.report` has it).
+        ValueError: For a name of the package's own; for an unknown requirement, invariant or reference.
+        TypeError: If it does not decorate a function that takes a trace.
+        InvariantError: If a check fails and `strict` is on (a ValueError with a `.report`).
+
+    Example:
+        >>> @aw.register("doubled", invariants="rows_sum_to_one", strict=True)
+        ... def doubled(trace):
+        ...     return 2 * trace.attention_layer(0).mean(0)
+        Traceback (most recent call last):
+            ...
+        attnwidgets.explanations.user_methods.check_report.InvariantError: doubled fails: rows_sum_to_one ...
     """
-    taken = [word for word in inspect.signature(register).parameters if word != "unknown"]
-    refuse_unknown("register", unknown, taken)
     if not isinstance(name, str) or not name:
         raise TypeError(f'name is {name!r}, not a string; write @aw.register("mine") above the function.')
     known = methods()
     if name in known and not known[name].by_user:
         raise ValueError(f"name {name!r} is the package's own method; choose another name.")
-    resolved = resolve_invariants((invariants,) if isinstance(invariants, str) else tuple(invariants))
+    resolved = resolve_invariants(invariants if isinstance(invariants, str) else tuple(invariants))
     if beside:
         beside = known[beside].name
-    wanted = resolve_needs(needs)
+    requirements = resolve_needs(needs)
 
     def decorate(function: F) -> F:
         _require_function(function, name)
-        own = UserMethod(name, function, paper, wanted, resolved, beside, tolerance)
+        own = UserMethod(name, function, paper, requirements, resolved, beside, tolerance)
         report = own.check(trace)
         if strict and not report.passed:
             raise InvariantError(report) from report.error
@@ -99,14 +104,23 @@ def register(
 
 
 def check(name: str, trace: Any = None) -> CheckReport:
-    """Check a registered function of yours again, and return what came of it.
+    """Check a registered function of yours again, and return the report.
 
     Args:
         name: Its name.
-        trace: A real trace to check it on as well; one that serves it where it needs a model.
+        trace: A real trace to check it on as well; needed if the function needs a model.
+
+    Returns:
+        A `CheckReport`: text in a terminal, a box in a notebook.
 
     Raises:
-        ValueError: Where there is no such method, it is the package's own, or the trace cannot serve it.
+        ValueError: If there is no such method, it is the package's own, or the trace does not meet its needs.
+
+    Example:
+        >>> aw.check("rollout")
+        Traceback (most recent call last):
+            ...
+        ValueError: 'rollout' is the package's own method; aw.check is for methods of yours (...).
     """
     own = methods()[name].function
     if isinstance(own, UserMethod):
@@ -114,20 +128,20 @@ def check(name: str, trace: Any = None) -> CheckReport:
         put(own.entry)
         return report
     yours = ", ".join(repr(method.name) for method in methods() if method.by_user) or "none yet"
-    raise ValueError(f"{name!r} is the package's own method; aw.check is for those of aw.register ({yours}).")
+    raise ValueError(f"{name!r} is the package's own method; aw.check is for methods of yours ({yours}).")
 
 
 class UserMethod:
-    """A user's function as a method: its numbers get labels and provenance.
+    """A user's function as a method, whose numbers get labels and provenance.
 
     Args:
         name: The method's name.
         function: Takes a trace and keyword options.
         paper: What to cite.
-        needs: What the trace must offer.
+        needs: What the trace must have.
         invariants: What must hold.
         beside: Name of the reference, or "".
-        tolerance: How far numbers may be off.
+        tolerance: Tolerated numerical error.
     """
 
     def __init__(
@@ -146,7 +160,7 @@ class UserMethod:
         self._function = function
         self._invariants = invariants
         self._tolerance = tolerance
-        self._awaited = False  # whether the first run on a trace is to be checked
+        self._unchecked = False  # until the first run on a trace
         self.entry = Method(
             name,
             self,
@@ -169,38 +183,37 @@ class UserMethod:
         return (Need("default stack", "a keyword stack= for other stacks than the default", other),)
 
     def __call__(self, trace: Any, **options: Any) -> Explanation:
-        """Return what the function says of a trace, labelled; a first run that was awaited is checked."""
+        """Return the function's labelled result; the first one is checked if no check was possible before."""
         require_known(self._name, self._function, options)
         require_trace(trace, self._name)
-        found = self._explain(trace, **options)
-        if self._awaited:
-            self._awaited = False
+        result = self._explain(trace, **options)
+        if self._unchecked:
+            self._unchecked = False
             checking = self._checking()
-            checking.on_result(found, trace)
+            checking.on_result(result, trace)
             announce(self._conclude(checking))
             put(self.entry)
-        return found
+        return result
 
     def check(self, trace: Any = None) -> CheckReport:
-        """Run it on small inputs and on a trace, and return what came of it."""
+        """Run it on small inputs and on a trace, and return the report."""
         if trace is not None:
             require_trace(trace, "check")
-            refused = self.entry.refusal(trace)
-            if refused:
-                raise ValueError(f"trace cannot serve {self._name!r}, which {refused}.")
+            refusal = self.entry.refusal(trace)
+            if refusal:
+                raise ValueError(f"trace does not suit {self._name!r}, which {refusal}.")
         checking = self._checking()
-        given = not self.entry.refusal(small_inputs()[0].trace())
-        if given:
+        on_given = not self.entry.refusal(small_inputs()[0].trace())
+        if on_given:
             checking.on_small_inputs()
         if checking.needs_model:
-            given = False
-            self.entry = replace(
-                self.entry, requirements=(*resolve_needs("recorded model"), *self.entry.requirements)
-            )
+            on_given = False
+            requirements = (*resolve_needs("recorded model"), *self.entry.requirements)
+            self.entry = replace(self.entry, requirements=requirements)
         if trace is not None:
-            checking.on_trace(trace, shrink=given)
-        self._awaited = not given and trace is None
-        if self._awaited:
+            checking.on_trace(trace, shrink=on_given)
+        self._unchecked = not on_given and trace is None
+        if self._unchecked:
             checking.note(
                 f"it needs a model: checked when it first runs, or by aw.check({self._name!r}, trace)"
             )
@@ -222,18 +235,14 @@ class UserMethod:
     def _explain(self, trace: Any, **options: Any) -> Explanation:
         returned = self._function(trace, **options)
         stack = resolve_stack(trace, options.get("stack"))
-        common = provenance_of(trace, stack, self._name, paper=self._paper, options=options)
-        if self.entry.mark:
-            notes = (common["warning"], f"{self._name} {self.entry.mark}")
-            common["warning"] = "; ".join(note for note in notes if note)
+        notes = [f"{self._name} {self.entry.mark}"] if self.entry.mark else []
+        common = provenance_of(trace, stack, self._name, paper=self._paper, options=options, notes=notes)
         return as_explanation(returned, trace, stack, common)
 
 
 def announce(report: CheckReport) -> None:
-    """Show a report as a box where a notebook can show one; elsewhere warn of what fails."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
-    if shell is not None and hasattr(shell, "kernel"):
+    """Show a report as a box in a notebook; elsewhere warn of failures."""
+    if hasattr(running_shell(), "kernel"):
         from IPython.display import display
 
         display(report)

@@ -1,4 +1,4 @@
-"""Small attentions to try a function on, the smallest and plainest first."""
+"""Small attention inputs for checks, the smallest and simplest first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# (tokens, layers, heads), by how many numbers there are to look at.
+# (tokens, layers, heads), by the number of values.
 SIZES = (
     (1, 1, 1),
     (2, 1, 1),
@@ -50,7 +50,7 @@ class SmallInput:
         return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in sizes)
 
     def trace(self) -> Any:
-        """Return it as a trace, made anew each time: a function may write into one."""
+        """Return it as a new trace each time, as a function may write into it."""
         from attnwidgets.tracing.from_attentions import from_attentions
 
         return from_attentions(self.attention.astype(np.float32), list(self.tokens))
@@ -58,19 +58,16 @@ class SmallInput:
 
 @cache
 def small_inputs() -> tuple[SmallInput, ...]:
-    """Return all of them, in order; the same every time. Some are causal."""
-    found = []
+    """Return all small inputs, in order; the same every time. Some are causal."""
+    inputs = []
     for n, layers, heads in SIZES:
-        seen = set()
-        for attention in _attentions(n, layers, heads):
-            if attention.tobytes() not in seen:
-                seen.add(attention.tobytes())
-                found.append(SmallInput(attention, _TOKENS[:n]))
-    return tuple(found)
+        distinct = {attention.tobytes(): attention for attention in _attentions(n, layers, heads)}
+        inputs += [SmallInput(attention, _TOKENS[:n]) for attention in distinct.values()]
+    return tuple(inputs)
 
 
 def _attentions(n: int, layers: int, heads: int) -> Iterator[NDArray[np.float64]]:
-    """Yield attention [layer, head, query, key]: plain patterns, then rows of quarters, drawn."""
+    """Yield attention [layer, head, query, key]: simple patterns, then random rows of quarters."""
     shape = (layers, heads, n, n)
     plain = (np.eye(n), _shares(np.ones((n, n))), _shares(np.tril(np.ones((n, n)))), np.eye(n)[:, ::-1])
     for pattern in plain:
@@ -81,59 +78,47 @@ def _attentions(n: int, layers: int, heads: int) -> Iterator[NDArray[np.float64]
             rows = np.zeros(shape)
             for layer, head, query in np.ndindex(shape[:3]):
                 reads = query + 1 if causal else n
-                rows[layer, head, query, :reads] = (
-                    rng.multinomial(_QUARTERS, np.full(reads, 1 / reads)) / _QUARTERS
-                )
+                counts = rng.multinomial(_QUARTERS, np.full(reads, 1 / reads))
+                rows[layer, head, query, :reads] = counts / _QUARTERS
             yield rows
 
 
 def _shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    return matrix / matrix.sum(-1, keepdims=True)
+    """Return rows divided by their sums; zero for rows of zeros."""
+    totals = matrix.sum(-1, keepdims=True)
+    return np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
 
 
 def shrunk(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:
-    """Return the smallest part of a trace's attention that still fails, or None where no part does.
+    """Return the smallest part of a trace's attention that still fails, or None if no part does.
 
-    Parts are the first tokens, layers and heads, every row divided by its sum again. Each is halved, then
+    Parts are the first tokens, layers and heads, with rows rescaled to one. Each number is halved, then
     lowered by one, as long as the rest still fails.
 
     Args:
         trace: A trace whose stack attends to itself.
-        stack: Which stack.
-        fails: Takes a part.
+        stack: Name of the stack.
+        fails: Takes a part and returns whether it fails.
     """
     layers, heads, n = trace.n_layers(stack), trace.n_heads(stack), n_keys(trace, stack)
     labels = trace.axes(stack)[1].tokens
 
     def part(sizes: tuple[int, ...]) -> SmallInput:
-        rows = [
-            np.asarray(trace.attention_layer(layer, stack), dtype=np.float64)[: sizes[1]]
-            for layer in range(sizes[0])
-        ]
-        fewest = min(len(layer) for layer in rows)
-        kept = np.stack([layer[:fewest, : sizes[2], : sizes[2]] for layer in rows])
-        totals = kept.sum(-1, keepdims=True)
-        return SmallInput(
-            np.divide(kept, totals, out=np.zeros_like(kept), where=totals > 0), labels[: sizes[2]]
-        )
+        rows = [np.asarray(trace.attention_layer(n, stack), dtype=np.float64) for n in range(sizes[0])]
+        n_heads = min(sizes[1], *map(len, rows))
+        kept = np.stack([layer[:n_heads, : sizes[2], : sizes[2]] for layer in rows])
+        return SmallInput(_shares(kept), labels[: sizes[2]])
 
     sizes: tuple[int, ...] = (layers, heads, n)
     if not fails(part(sizes)):
         return None
-    for lower in (_halved, _one_less):
-        going = True
-        while going:
-            going = False
+    lowered: tuple[Callable[[int], int], ...] = (lambda size: math.ceil(size / 2), lambda size: size - 1)
+    for lower in lowered:
+        shrinks = True
+        while shrinks:
+            shrinks = False
             for axis in (2, 0, 1):
                 fewer = (*sizes[:axis], lower(sizes[axis]), *sizes[axis + 1 :])
                 if 0 < fewer[axis] < sizes[axis] and fails(part(fewer)):
-                    sizes, going = fewer, True
+                    sizes, shrinks = fewer, True
     return part(sizes)
-
-
-def _halved(size: int) -> int:
-    return math.ceil(size / 2)
-
-
-def _one_less(size: int) -> int:
-    return size - 1

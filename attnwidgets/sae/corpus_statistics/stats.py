@@ -313,7 +313,7 @@ class FeatureStats(Explanation):
         require_whole(arrays, described["facts"])
         return cls(arrays, described["facts"], names=names, **restore_common(described))
 
-    def plot(self, *, title: str | None = None) -> Figure:  # type: ignore[override]
+    def plot(self, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: a histogram of log10 densities.
 
         Args:

@@ -112,7 +112,8 @@ def test_attnlrp_says_what_is_missing(tiny_llama_trace):
 def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama_trace):
     by_softmax = verdict_of(lrp(tiny_llama_trace, 19))
     assert (
-        "no error: under AttnLRP the softmax of attention, and biases and position embeddings" in by_softmax
+        "not an error: under AttnLRP the softmax of attention, and biases and position embeddings"
+        in by_softmax
     )
     assert "nothing else is lost: every operation of LlamaForCausalLM" in by_softmax
     # All is with the tokens: there is nothing to explain.
@@ -123,7 +124,7 @@ def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama
             if name.endswith("bias"):
                 parameter.uniform_(-1, 1)
     biased = lrp(trace(model, None, IDS), 7, rule="cp_lrp", at="block")
-    assert "under CP-LRP biases, where a model has them, take relevance too." in verdict_of(biased)
+    assert "under CP-LRP biases, where a model has them, receive relevance too." in verdict_of(biased)
 
 
 def test_the_sum_of_one_of_two_stacks_is_not_called_the_target():
@@ -355,16 +356,14 @@ def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():
 def test_what_explodes_without_biases_is_said(minilm):
     found = lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0), bias="ignore")
     assert abs(found.residual) > 10
-    assert "nearly cancel take far too much" in found.warning
+    assert "nearly cancel receive far too much" in found.warning
     assert not lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0)).warning
 
 
 def test_tokens_along_another_axis_are_refused_in_words():
     config = hf.XLNetConfig(vocab_size=50, d_model=16, n_layer=2, n_head=2, d_inner=16)
     xlnet = trace(tiny.build(lambda: hf.XLNetModel(config)), None, IDS)
-    with pytest.raises(
-        UnsupportedModelError, match=r"given 1 vectors where there are 4 tokens; \[token, batch"
-    ):
+    with pytest.raises(UnsupportedModelError, match=r"receive 1 vectors for 4 tokens; \[token, batch"):
         lrp(xlnet, lambda out: out.last_hidden_state[:, 0, 0])
     for method in (aw.saliency, aw.input_x_gradient, aw.integrated_gradients):
         with pytest.raises(UnsupportedModelError, match=r"reads \[token, batch, width\]"):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.explanations.attribution import integrated_gradients as ig
+from attnwidgets.explanations.attribution import embedding_gradients
 from attnwidgets.tracing import pass_memory as memory
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
@@ -60,7 +60,9 @@ def test_more_targets_than_can_be_held_are_taken_in_parts(
     whole = aw.integrated_gradients(found, [0, 1, 2], steps=4)
     passes: list[int] = []
     handle = found.model.register_forward_pre_hook(lambda *_: passes.append(1))
-    monkeypatch.setattr(ig, "_HELD", 8 * 12 * len(found.tokens) * 2)  # two targets' gradients
+    monkeypatch.setattr(
+        embedding_gradients, "_HELD", 8 * 12 * len(found.tokens) * 2
+    )  # two targets' gradients
     parts = aw.integrated_gradients(found, [0, 1, 2], steps=4)
     handle.remove()
     assert len(passes) == 1 + 2 + 1  # the text, its way twice, the baseline

@@ -381,7 +381,7 @@ def test_wrong_targets_name_what_works() -> None:
         alti_logit(traced, "cat", foil="cat")
     with pytest.raises(ValueError, match="is 3 tokens for this model"):
         alti_logit(traced, "he cat")
-    with pytest.raises(ValueError, match="is not one logit, which is what alti_logit takes apart"):
+    with pytest.raises(ValueError, match="is not a single logit, which alti_logit needs"):
         alti_logit(traced, aw.targets.embedding_norm())
     with pytest.raises(IndexError, match="token ids are 0 to"):
         direct_logit_attribution(traced, 10**6)

@@ -340,7 +340,7 @@ def test_wrong_options_name_what_is_taken() -> None:
         decompx(traced, target, activation="zero")
     with pytest.raises(ValueError, match="gate 'open' is not one of"):
         decompx(traced, target, gate="open")
-    with pytest.raises(ValueError, match="unit 'wrod' is not offered"):
+    with pytest.raises(ValueError, match="unit 'wrod' is not one of"):
         decompx(traced, target, unit="wrod")
     with pytest.raises(ValueError, match="chunk_size must be at least 1"):
         decompx(traced, target, chunk_size=0)
@@ -349,7 +349,7 @@ def test_wrong_options_name_what_is_taken() -> None:
     assert decompx(traced, target, chunk_size=2, bias=None).values.any()
     with pytest.raises(ValueError, match="foil '1' is the target itself"):
         decompx(traced, target, target)
-    with pytest.raises(ValueError, match="is not one logit"):
+    with pytest.raises(ValueError, match="is not a single logit"):
         decompx(traced, lambda outputs: outputs.logits[:, 0, 0])
 
 

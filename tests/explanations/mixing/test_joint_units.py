@@ -180,7 +180,7 @@ def test_words_of_another_sequence_take_a_unit_for_each_side() -> None:
 @pytest.mark.parametrize("method", [attention_norm, globenc, alti, value_zeroing])
 def test_wrong_units_are_named(method) -> None:
     found = traced("BERT")
-    with pytest.raises(ValueError, match=r"unit 'words' is not offered.*Did you mean 'word'"):
+    with pytest.raises(ValueError, match=r"unit 'words' is not one of.*Did you mean 'word'"):
         method(found, unit="words")
     with pytest.raises(ValueError, match="does not divide the query axis: token 2"):
         method(found, unit=unit_of(((0, 1),)))

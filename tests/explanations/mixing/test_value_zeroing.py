@@ -312,7 +312,7 @@ def test_nan_inside_the_model_names_its_first_layer():
         ({"reduce": "median"}, "reduce 'median' is not one of 'mean', 'max'"),
         ({"chunk_size": 0}, "chunk_size must be at least 1, not 0"),
         ({"stack": "cross"}, "stack 'cross' is not in this trace"),
-        ({"unit": "tokens"}, "unit 'tokens' is not offered.*Did you mean 'token'"),
+        ({"unit": "tokens"}, "unit 'tokens' is not one of.*Did you mean 'token'"),
         ({"unit": Unit("half", ("a",), ((0, 1),), (False,))}, "does not divide the query axis: token 2"),
     ],
 )
