@@ -185,7 +185,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
   if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");
-  if (!hasMethod && method) notes.push(`${method} is not here: showing ${first.title}`);
+  if (!hasMethod && method) notes.push(`${method} is not available: showing ${first.title}`);
   const ofMethod = byMethod.filter((s) => s.method === first.method);
   const stack = options.stack ?? selection.get("stack");
   const [byStack, hasStack] = choose(ofMethod, (s) => s.stack === stack);
@@ -205,7 +205,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const wantedHead = selection.get("head");
   const head = resolveHead(source, wantedHead);
   if (typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead) {
-    notes.push(`head ${wantedHead + options.indexBase} is not here: showing ${head + options.indexBase}`);
+    notes.push(`head ${wantedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
   }
   return { source, layer, head, notes };
 }

@@ -177,7 +177,7 @@ test("thumbnails that were refused, or cut, say why and are not asked for again"
   const other = "attention/word/self";
   store.thumbs(other);
   kernel.reply({ kind: "thumbs", id: kernel.last.id, ...SHEET, source: other }, Uint8Array.from([1]));
-  assert.match(store.failure(other) ?? "", /cut/);
+  assert.match(store.failure(other) ?? "", /truncated/);
 });
 
 test("thumbnails among the eager bytes cost no message", () => {
@@ -312,7 +312,7 @@ test("a message of several heads that was cut is an error, not a picture", () =>
   ];
   kernel.reply({ kind: "layer", id: kernel.last.id, source: ID, layer: 1, tiles, refused: [] }, new Uint8Array(6));
   assert.equal(store.get(ID, 1, 0), undefined);
-  assert.match(store.failure(ID, 1) ?? "", /cut/);
+  assert.match(store.failure(ID, 1) ?? "", /truncated/);
 });
 
 test("what nobody waits for is given up without a word, until somebody wants what is not here", async () => {

@@ -41,7 +41,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     main,
     side,
     features,
-    ...folded("InterventionView", "what if a head, or a row of attention, were changed"),
+    ...folded("InterventionView", "what if a head or a row of attention were changed"),
     ...folded("RemovalView", "what if tokens were removed"),
   );
   root.classList.add("aw-explorer");

@@ -14,7 +14,7 @@ const GONE_AFTER = 8000;
 /** Jobs shorter than this (ms) are not announced. */
 const ANNOUNCED_AFTER = 250;
 const KEPT = 256;
-const GONE = "No answer from a kernel: busy, gone, or none. Rerun the cell.";
+const GONE = "No answer from the kernel: it is busy or gone, or there is none. Rerun the cell.";
 
 export interface Answers {
   /** The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. */

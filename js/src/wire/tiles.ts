@@ -235,7 +235,7 @@ export function createTiles(): TileStore {
       flight.tries += 1;
       transmit(flight);
     } else {
-      settle(flight, "the kernel is alive but does not answer for this matrix");
+      settle(flight, "the kernel is running but does not answer requests for this matrix");
     }
   };
 

@@ -14,14 +14,14 @@ const SPECIAL: [Filters["special"], string][] = [
 ];
 
 const SCALES: [string, string][] = [
-  ["", "as it comes"],
+  ["", "default"],
   ["linear", "linear"],
   ["sqrt", "square root"],
   ["log", "logarithm"],
 ];
 const EXTENTS: [string, string][] = [
-  ["", "as it comes"],
-  ["map", "each its own"],
+  ["", "default"],
+  ["map", "one per map"],
   ["all", "one for all"],
 ];
 

@@ -26,7 +26,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     max: "1",
     step: "0.0025",
     value: String(placeOf(0.04)),
-    "aria-label": "least share of the mass that an edge carries",
+    "aria-label": "smallest share of the mass that an edge carries",
   });
   const least = h("output");
   const figure = createFigure();

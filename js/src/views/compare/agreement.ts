@@ -86,7 +86,7 @@ export function createAgreement(
       const chance = ranking.chance
         ? ` By chance ${ranking.chance.toFixed(2)}.`
         : " 1: the same order, 0: none, −1: reversed.";
-      const small = mass < 1 || least > 0 ? " What the filters leave out for its size is ranked as well." : "";
+      const small = mass < 1 || least > 0 ? " Values that the filters hide for their size are ranked as well." : "";
       const warn = meta.warning ? ` ${meta.warning}.` : "";
       put(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
       put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);

@@ -25,7 +25,7 @@ export function createAgreementTable(
 ): AgreementTable {
   const head = h("thead");
   const body = h("tbody");
-  const element = h("table.agree", { role: "grid", "aria-label": "agreement of every two" }, head, body);
+  const element = h("table.agree", { role: "grid", "aria-label": "pairwise agreement" }, head, body);
   let count = 0;
   let cells: HTMLElement[] = [];
   let active = 1;

@@ -55,7 +55,7 @@ export function createCompareWords(ctx: ViewContext, told: Told<Compared>): Comp
       const [first, second] = pair;
       const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
       const said = largest(found, 3).map((key) => `${named(key)} ${printed(found[key] ?? 0, true)}`);
-      return `${names[first]} less ${names[second]}, in shares; most apart: ${said.join(", ")}.`;
+      return `${names[first]} minus ${names[second]}, in shares; largest differences: ${said.join(", ")}.`;
     },
     heading() {
       const { names, maps, how, query } = told.meta as Compared;

@@ -34,7 +34,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     ctx.model.set("options", { ...ctx.model.get("options"), operator: name } as never);
     ctx.model.save_changes();
   });
-  const modes = createSegments("what is done", MODES, signal, () => paint());
+  const modes = createSegments("remove or keep", MODES, signal, () => paint());
   const units = createUnits(ctx, signal);
   const heading = createHeading(
     ctx,
@@ -128,7 +128,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     const gone = `${k} of ${all} ${all === 1 ? unit : plural(unit)} ${verb}${list}`;
     const value = removal.values[mode][step] ?? NaN;
     const then = Number.isNaN(value)
-      ? "nothing is left to read"
+      ? "no value is left"
       : `${target} ${valueWords(removal, value)}, ${valueWords(removal, wholeOf(removal))} with all`;
     readout.show(`${gone}: ${then}${predictedWords(removal, mode, step, " · predicted now: ")}`, true);
     player.name(`${k} of ${all}`, `${plural(unit)} ${verb}`, `${gone}, ${then}`);

@@ -189,7 +189,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
       ),
     );
     const top = block("fires most", group(-1));
-    const left = page.left ? [h("div.note", `${page.left} more contexts were left out.`)] : [];
+    const left = page.left ? [h("div.note", `${page.left} more contexts are not shown.`)] : [];
     fill(body, h("div.column.feature-facts", ...side), h("div.column", top, ...parts, ...left));
   };
 
@@ -207,7 +207,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     earlier.disabled = feature === 0;
     later.disabled = feature + 1 >= (sae?.features ?? 0);
     if (!sae?.counted) {
-      put(facts, "There are no statistics of this SAE: aw.feature_stats counts them, and stats= takes them.");
+      put(facts, "There are no statistics for this SAE: compute them with aw.feature_stats and pass them as stats=.");
       fill(body);
       return;
     }

@@ -147,11 +147,11 @@ export const renderSteerView = view((ctx, root, signal) => {
     );
     const said =
       size > FAR
-        ? `The change is ${printed(size, false)} times as long as the states: the model is far from anything it has seen.`
+        ? `The change is ${printed(size, false)} times as large as the states: the model is far from anything it has seen.`
         : scale > 1
-          ? `Beyond the largest activation that was seen (${printed(maximum, false)}).`
+          ? `Beyond the largest activation seen (${printed(maximum, false)}).`
           : scale < 0
-            ? "Below zero: no activation is ever there."
+            ? "Below zero: activations are never negative."
             : "";
     put(warning, said);
   };
@@ -159,7 +159,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   const outcomes = ({ rows = [] }: Steered): HTMLElement => {
     const far = kind === "sentences";
     const print = (value: number): string => (far ? value.toFixed(3).replace("-", "−") : percent(value));
-    const what = far ? "likeness to (cosine)" : settings().predicted || "prediction";
+    const what = far ? "similarity to (cosine)" : settings().predicted || "prediction";
     return beforeAfter(
       what,
       rows.map(([label, before, after]) => ({ label, before, after })),
@@ -189,7 +189,10 @@ export const renderSteerView = view((ctx, root, signal) => {
     root.ariaLabel = `steering of ${label}`;
     measure();
     if (all.length === 0) {
-      fill(body, h("div.note", "This model predicts nothing and no sentences are given: there is nothing to compare."));
+      fill(
+        body,
+        h("div.note", "This model makes no predictions, and no sentences are given: there is nothing to compare."),
+      );
       return;
     }
     const ask = (scale: number): Record<string, unknown> => ({ kind, feature: feature(), scale });
@@ -203,7 +206,7 @@ export const renderSteerView = view((ctx, root, signal) => {
       const missing = answers.failure("steered", ask(scale));
       why =
         missing ??
-        (answer ? `Below: ${String(scale).replace("-", "−")} × max, the nearest that this page holds.` : why);
+        (answer ? `Below: ${String(scale).replace("-", "−")} × max, the nearest value stored in this page.` : why);
     }
     state.told(answers.job("steered") ? "steered" : "reach", why);
     flag(body, "data-stale", !answer);

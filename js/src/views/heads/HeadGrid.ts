@@ -216,7 +216,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     let pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
     if (lacking(source)) {
       const here = sheet?.meta.scale.flat().length ?? 0;
-      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are here, the others come as they are seen`;
+      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are loaded, the others load as they scroll into view`;
     }
     scale.show({
       map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),

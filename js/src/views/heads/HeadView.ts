@@ -42,7 +42,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   const heading = createHeading(ctx, stack, filterPlace(ctx));
   const slider = h("div");
   const everything = h("button.button", { type: "button" }, "all tokens");
-  everything.title = "Show lines of all tokens while none is looked at";
+  everything.title = "Show lines of all tokens while none is hovered or pinned";
   const choices = BUDGETS.map((most) => h("option", { value: String(most) }, `≤ ${most} lines`));
   const budget = h("select.button", { "aria-label": "most lines" }, ...choices);
   const between = createSegments<Between>("texts", BETWEEN, signal, () => keep({ between: between.value() }));

@@ -98,7 +98,7 @@ export function captionWords(
 ): string {
   const words: string[] = [];
   if (here < 0) words.push(`${many(pairs.rows)} × ${many(pairs.cols)}: the lines of one token at a time`);
-  else if (here < heads.length) words.push(`${here} of ${heads.length} heads are here (${why})`);
+  else if (here < heads.length) words.push(`${here} of ${heads.length} heads are loaded (${why})`);
   if (edges) {
     const part = inView < pairs.rows ? ` of the ${inView} ${plural(source.unit)} in view` : "";
     const percent = 100 * edges.share;

@@ -20,7 +20,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const act = h("button.button", { type: "button" });
   const how = h(
     "select.button",
-    { "aria-label": "what a head writes instead" },
+    { "aria-label": "replacement for a head's output" },
     h("option", { value: "zero" }, "write nothing"),
     h("option", { value: "mean" }, "write its mean over the text"),
   );
@@ -36,7 +36,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     "div.line",
     "Maps show the model as it was recorded. In Python, ",
     code,
-    " gives a trace with what is active in force.",
+    " gives a trace with the active interventions applied.",
   );
   const pulls = h("div.row.active-acts", act, how);
   root.classList.add("aw-intervention");
@@ -66,14 +66,14 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const update = (): void => {
     const at = headLookedAt(ctx);
     const reason = refusal();
-    heading.show("", "pull the wires");
+    heading.show("", "interventions");
     // Errors of the connection are already full sentences.
     const unasked = reason === answers.failure("interventions");
     put(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stack, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";
-    put(act, out ? `put ${name} back` : `knock out ${name}`);
+    put(act, out ? `restore ${name}` : `knock out ${name}`);
     act.disabled = head === null || Boolean(reason);
     act.title = head === null ? "Choose one head first" : "k";
     how.disabled = Boolean(reason || out);

@@ -13,7 +13,7 @@ export interface Bar {
 export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
   const title = h("b.active-count");
   const items = h("ol.active-list", { "aria-label": "active interventions" });
-  const undo = h("button.button", { type: "button", title: "Take the last one back" }, "undo");
+  const undo = h("button.button", { type: "button", title: "Undo the last one" }, "undo");
   const clear = h("button.button", { type: "button" }, "clear all");
   const said = h("div.sr", { role: "status" });
   const buttons = h("span.row", undo, clear);
@@ -55,11 +55,11 @@ export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string):
         h(
           "li.active",
           h("span", text),
-          h("button.active-cross", { type: "button", "aria-label": `take back: ${text}`, title: "Take back" }, "×"),
+          h("button.active-cross", { type: "button", "aria-label": `remove: ${text}`, title: "Remove" }, "×"),
         ),
       ),
     );
-    put(said, none ? "nothing is changed" : `changed: ${words.join("; ")}`);
+    put(said, none ? "no changes" : `changed: ${words.join("; ")}`);
   };
   return { element, show };
 }
@@ -102,7 +102,7 @@ export const renderActiveList = view((ctx, root, signal) => {
   keepInSight(root, ctx.el, signal);
   const bar = createBar(ctx, signal, "");
   root.role = "region";
-  root.ariaLabel = "what is changed in the model";
+  root.ariaLabel = "changes to the model";
   root.classList.add("aw-interventions");
   fill(root, bar.element);
   return () => {

@@ -56,7 +56,7 @@ const MEANT: Record<string, string> = {
   distribution: "Total variation distance of before and after: NUMBER (0: the same, 1: nothing in common).",
   several: "The largest change of a probability is NUMBER.",
   score: "The score changed by NUMBER.",
-  states: "The model of this trace predicts nothing. Its last states moved by |Δh| / |h| = NUMBER.",
+  states: "The model of this trace makes no predictions. Its last states moved by |Δh| / |h| = NUMBER.",
 };
 
 export function createChange(ctx: ViewContext, answers: Answers): Change {
@@ -72,8 +72,10 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     const { rows, kind } = found;
     const size = printed(found.distance ?? NaN, false);
     const like =
-      found.likeness === null ? "" : ` The mean of its tokens has a cosine of ${digits(found.likeness)} with before.`;
-    put(distance, (MEANT[kind] ?? "This model says nothing that can be compared.").replace("NUMBER", size) + like);
+      found.likeness === null
+        ? ""
+        : ` The mean of its tokens has a cosine of ${digits(found.likeness)} with the one before.`;
+    put(distance, (MEANT[kind] ?? "This model has no predictions to compare.").replace("NUMBER", size) + like);
     const [was, is] = [2, 3].map((side) => largest(rows, side as 2 | 3));
     const [own] = rows;
     if (kind === "score" && own) put(best, `score: ${printed(own[2], false)} → ${printed(own[3], false)}`);
@@ -122,7 +124,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       const { args, found } = asked(ctx, answers);
       const why = answers.failure("changed", args) ?? "";
       const words_ = NOT_HERE.test(why)
-        ? "What the model then says is not in this file: it needs a running kernel."
+        ? "The predictions after this change are not in this file: they need a running kernel."
         : why;
       state.told("changed", words_);
       if (found) last = found;

@@ -4,7 +4,7 @@ import { on, shortLabel } from "../../dom.ts";
 import type { HeadKey, Source, Spec } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
 
-export const KNOCKS = "k: knock the head out, or put it back";
+export const KNOCKS = "k: knock the head out, or restore it";
 
 export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
 
@@ -71,7 +71,7 @@ export function specWords(ctx: ViewContext, spec: Spec): string {
   const row = `row of ${tokenWords(ctx, spec.stack, "query", spec.query)} in ${head}`;
   if (spec.to === "uniform") return `${row} uniform`;
   if (spec.to === "one_hot") return `${row} only on ${tokenWords(ctx, spec.stack, "key", spec.key ?? 0)}`;
-  return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of what is free`;
+  return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of its free part`;
 }
 
 /** Handle the key `k` in an element, unless the focused element takes text or has handled it. */

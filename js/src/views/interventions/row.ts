@@ -49,7 +49,7 @@ export function createRowEditor(
   const stepper = h("span.stepper", button("‹", "previous token", -1), button("›", "next token", 1));
   const modes = createSegments<Mode>(
     "attention row",
-    { as: "as it is", uniform: "uniform", one_hot: "only on", free: "free" },
+    { as: "unchanged", uniform: "uniform", one_hot: "only on", free: "free" },
     signal,
     () => set(modes.value()),
   );
@@ -59,7 +59,7 @@ export function createRowEditor(
     min: "0",
     max: "1",
     step: "0.01",
-    "aria-label": "share of what is free",
+    "aria-label": "share of its free part",
   });
   const moved = h("output");
   const free = h("div.row.row-free", h("label.field", "moved by", slider), moved);
@@ -200,13 +200,7 @@ export function createRowEditor(
     put(title, `attention row in ${name}`);
     put(
       note,
-      why
-        ? ""
-        : at
-          ? ""
-          : looked
-            ? "Choose one head: several are looked at together."
-            : "Nothing shown here has heads.",
+      why ? "" : at ? "" : looked ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
     );
     if (!at || why) {
       state.told("own_row");
@@ -249,14 +243,14 @@ export function createRowEditor(
     const why = answers.failure("free_row", { ...at });
     state.told(
       "free_row",
-      NOT_HERE.test(why ?? "") ? "What is free of this row is not in this file: it needs a running kernel." : why,
+      NOT_HERE.test(why ?? "") ? "The free part of this row is not in this file: it needs a running kernel." : why,
     );
     slider.disabled = !row || row.movable < NOTHING;
-    put(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of what is free` : "");
+    put(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of its free part` : "");
     slider.ariaValueText = moved.textContent;
     if (!row) return;
     if (row.movable < NOTHING) {
-      put(told, "Nothing of this row is free: with so few keys, every other row makes the head return something else.");
+      put(told, "This row has no free part: with so few keys, every other row changes the head's output.");
       return;
     }
     const specs = specsOf(ctx);

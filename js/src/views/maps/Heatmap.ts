@@ -130,7 +130,7 @@ export const renderHeatmap = view((around, root, signal) => {
     flag(plot, "data-causal", whole.causal);
     flag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
-    if (meta.whole && leavesOut(chosen)) pooled += ", none left out: filters take words or sentences";
+    if (meta.whole && leavesOut(chosen)) pooled += ", none left out: filters need words or sentences";
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };
 
@@ -147,7 +147,7 @@ export const renderHeatmap = view((around, root, signal) => {
     return scale.common()
       ? [
           source.stochastic && !source.signed ? "range: 0–1" : "range: all maps",
-          "One range for all layers and heads, so that they compare. Click for the range of this matrix.",
+          "One range for all layers and heads, so that they can be compared. Click for the range of this matrix.",
         ]
       : ["range: this matrix", "The range reaches up to this matrix's own largest value. Click for one range for all."];
   };

@@ -80,7 +80,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     put(title, `${plural(source.unit)} in every layer, ${about}`);
     // The button keeps its place, so that a click does not move the picture away from the pointer.
     back.style.visibility = inside() ? "" : "hidden";
-    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or as it is at the input.`;
+    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
     rows = layers.map(read);
     if (width <= 0) return;
     const name = [source.id, width, ctx.options.indexBase, key.labels].join("|");
@@ -117,7 +117,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
       rows.some((values) => values?.some(Number.isNaN)),
     );
     show(image);
-    const words = `one scale for all layers${missing ? `; ${missing} yet to be computed` : ""}`;
+    const words = `one scale for all layers${missing ? `; ${missing} not computed yet` : ""}`;
     scale.show({ map, range, words, button: null });
   };
 
@@ -138,7 +138,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const sizeOf = (i: number): number => Math.abs(values[i] as number) || 0;
     const most = [...values.keys()].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, 3);
     const what = !values.length
-      ? "yet to be computed, click to open it"
+      ? "not computed yet, click to compute it"
       : key >= 0
         ? Number.isNaN(values[key])
           ? `${nameOf(ctx, source.key, key)}: ${LATER}`

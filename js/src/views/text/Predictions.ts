@@ -101,9 +101,9 @@ export const renderPredictions = view((ctx, root, signal) => {
     const next = named === "next token";
     const specs = ctx.selection.get("interventions") ?? [];
     root.hidden = items.length === 0 && !alone && specs.length === 0;
-    put(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as it was recorded." : "");
+    put(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as recorded." : "");
     if (items.length === 0) {
-      put(title, specs.length > 0 ? "what the model then says" : "predictions");
+      put(title, specs.length > 0 ? "predictions after the change" : "predictions");
       put(help, "The model of this trace predicts neither tokens nor classes here.");
     }
     for (const part of [controls, list, kept, back]) part.hidden = items.length === 0;
@@ -117,7 +117,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     back.hidden = position === null;
     controls.hidden ||= !told || told.meta.multiple;
     cuts.hidden = !told?.meta.title || told.meta.title === "class";
-    put(warmth, drawing().temperature ? String(drawing().temperature) : "0: the most probable");
+    put(warmth, drawing().temperature ? String(drawing().temperature) : "0: greedy");
     put(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
     point();
@@ -192,7 +192,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     const now = methodWithTargets(header, ctx.source().method)
       ? ""
       : ` Then choose a method that explains it, such as ${asks.title}.`;
-    put(help, `Click: explain it (target). Shift-click or Shift+Enter: rather than it (foil).${now}`);
+    put(help, `Click: explain it (target). Shift-click or Shift+Enter: contrast with it (foil).${now}`);
   };
 
   /** Make an outcome the target or the foil, or clear it if it already is. */
@@ -220,7 +220,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     list,
     signal,
     { "Shift+Enter": () => choose(document.activeElement, true) },
-    "Enter: explain this outcome · Shift+Enter: rather than this one",
+    "Enter: explain this outcome · Shift+Enter: contrast with this one",
   );
   on(controls, signal, { input: () => draw() });
   on(temperature, signal, {
@@ -260,6 +260,6 @@ function keptWords(
   for (const one of probabilities.slice(most)) others += one;
   const number = kept === null ? `more than ${probabilities.length}` : String(kept);
   const drawnFrom =
-    kept === told.count ? "" : ` · drawn from ${number} of ${told.count}, with ${percent(mass)} of the mass`;
+    kept === told.count ? "" : ` · sampled from ${number} of ${told.count}, with ${percent(mass)} of the mass`;
   return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
 }

@@ -44,11 +44,11 @@ export const renderStripTools = view((ctx, root, signal) => {
     type: "search",
     placeholder: "find",
     "aria-label": "find in the text",
-    title: "Press / to come here, Enter for the next place, Shift+Enter for the one before, Escape to go there.",
+    title: "Press / to search, Enter for the next match, Shift+Enter for the previous one, Escape to go to it.",
   });
   const count = h("output");
-  const less = h("button.button.icon", { type: "button", "aria-label": "previous place" }, "‹");
-  const more = h("button.button.icon", { type: "button", "aria-label": "next place" }, "›");
+  const less = h("button.button.icon", { type: "button", "aria-label": "previous match" }, "‹");
+  const more = h("button.button.icon", { type: "button", "aria-label": "next match" }, "›");
   const find = h("span.field.find", field, count, less, more);
   const ranked = h("span.note");
   fill(root, compact, underline, find, ranked);
@@ -76,7 +76,7 @@ export const renderStripTools = view((ctx, root, signal) => {
     const words = count
       ? `hatched: the ranking of ${of} does not survive`
       : `the ranking of all ${plural(ranks.unit)} survives`;
-    put(ranked, here ? `${words} ${choices()}` : `ranks are known of ${plural(ranks.unit)}`);
+    put(ranked, here ? `${words} ${choices()}` : `ranks are known only for ${plural(ranks.unit)}`);
   };
 
   const paint = (): void => {

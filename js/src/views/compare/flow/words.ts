@@ -16,7 +16,7 @@ export const counted = (count: number, what: string): string => `${count} ${what
 export function countWords({ edges, found, share }: Flow, least: number, budget: number, isOne: boolean): string {
   const drawn = edges.length;
   const cut = found > drawn ? `the ${drawn} strongest of ${found} edges` : counted(drawn, "edge");
-  const [whose, bars] = isOne ? ["", " Bars: what is in it of each input token."] : [" of their token", ""];
+  const [whose, bars] = isOne ? ["", " Bars: the share of each input token in it."] : [" of their token", ""];
   return `${cut} of at least ${percent(least)}${whose}: ≈ ${percent(share)} of the mass is shown (at most ${budget} edges).${bars}`;
 }
 
@@ -29,7 +29,7 @@ export function strongestWords(edges: readonly Edge[], nameOf: Named, levelOf: N
       ({ level, query, key, mass }) =>
         `${nameOf(query)} after ${levelOf(level + 1)} ≈ ${percent(mass)} from ${nameOf(key)}`,
     );
-  return said.length ? `Strongest, beside what stays in place: ${said.join("; ")}.` : "";
+  return said.length ? `Strongest between different tokens: ${said.join("; ")}.` : "";
 }
 
 /** `masses`: the shares of the input tokens in the token. */

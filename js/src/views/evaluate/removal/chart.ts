@@ -62,7 +62,11 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
     const quiet: Look = { stroke: "currentColor", dash: "6 3" };
     const looks: Look[] = [lookOf(0, ctx.theme), quiet, { ...lookOf(1, ctx.theme), dash: "2 3" }];
     const names = ["this explanation", `${baselines?.draws ?? 0} random orders`, "single removals (oracle)"];
-    const notes = ["", "their mean, and from the lowest to the highest", "first what, removed alone, lowers it most"];
+    const notes = [
+      "",
+      "their mean, with the range from the lowest to the highest",
+      "in the order of how much each, removed alone, lowers it",
+    ];
     const texts = names.map((name) => `${name} ≈ 99.9 %`);
     const room = labelRoom(width, texts, legend);
     const axis = chartOf(width, room, order.length + 1, floor, most, Math.max(150, Math.min(190, width / 2)));

@@ -5,7 +5,7 @@ import type { Removal } from "./steps.ts";
 
 /** What a strategy does to a token that is struck out. */
 export const DONE: Record<string, string> = {
-  delete: "left out; what follows moves up",
+  delete: "removed; the following tokens move up",
   mask: "replaced by the mask token",
   pad: "replaced by the padding token",
   zero: "its embedding is zeros",

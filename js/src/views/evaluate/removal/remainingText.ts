@@ -57,7 +57,7 @@ export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token
       if (!strip) return;
       const { asked, standIn, operator } = removal;
       const isMap = ctx.source().kind === "map";
-      const hint = isMap ? "a token pins its row" : "a token goes to its place";
+      const hint = isMap ? "a token pins its row" : "a token moves the slider to its step";
       const name = strip.box.querySelector(".aw-strip-name");
       const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : DONE[operator]}` : "";
       if (name) put(name, `what the model still sees (${hint})${struck}`);

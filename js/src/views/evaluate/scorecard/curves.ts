@@ -78,7 +78,7 @@ export function drawCurves(figure: Figure, what: Shown, width: number, hovered: 
       look: looks[row] as Look,
       x: last < 0 ? axis.right : axis.x(places[last] ?? last),
       y: last < 0 ? axis.bottom : away ? axis.top : axis.y(heights[last] as number),
-      title: away ? "beyond the top of the picture" : "",
+      title: away ? "above the top of the picture" : "",
     };
   });
   const leaders = labelLines(axis, legend, labelled);

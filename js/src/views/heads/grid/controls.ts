@@ -47,9 +47,9 @@ export interface Controls {
 
 const ORDERS: Record<Order, string> = {
   layers: "by layer and head",
-  within: "sorted in each layer",
+  within: "sorted within each layer",
   all: "sorted over all heads",
-  groups: "in groups of like value",
+  groups: "grouped by value",
 };
 const STEPS = 100;
 
@@ -172,7 +172,7 @@ export function createControls(
     row.hidden = offered.length === 0;
     menu.offer(
       [
-        { value: "", label: "no statistic", note: "heads stand by layer" },
+        { value: "", label: "no statistic", note: "heads are in the order of layers" },
         ...offered.map(({ name, title, definition, refusal }) => ({
           value: name,
           label: title,
@@ -210,7 +210,7 @@ export function createControls(
     bar.value = job?.done ?? 0;
     const why = one && answers.failure("head_statistics", args);
     const { low = 1, high = 0 } = found ?? {};
-    const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has it.";
+    const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has a value.";
     const ends = found ? ` ${bars}` : "";
     put(line, why ? `${one.title}: ${why}` : one ? `${one.title}: ${one.definition} High: ${one.high}.${ends}` : "");
     for (const el of [order, direction]) el.hidden = !found;
@@ -237,7 +237,7 @@ export function createControls(
           ? shown < all
             ? `${shown} of ${all}`
             : ""
-          : "write 3 for a layer, 3.7 for a head, *.7 for head 7 of all",
+          : "3: layer 3, 3.7: head 7 of layer 3, *.7: head 7 of every layer",
       );
     },
   };

@@ -12,7 +12,7 @@ interface Told {
 }
 
 const TOPIC = "continuations";
-const WAYS = { greedy: "most probable, step by step", sample: "drawn at random", beam: "most probable (beams)" };
+const WAYS = { greedy: "greedy", sample: "sampled", beam: "beam search" };
 
 export function createContinuations(
   _: ViewContext,
@@ -62,8 +62,8 @@ export function createContinuations(
   const words = (): string => {
     const { temperature, topK, topP } = drawing();
     if (how.value !== "sample") return "";
-    if (temperature === 0) return "At temperature 0 nothing is drawn.";
-    return `Drawn at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}: the sliders above.`;
+    if (temperature === 0) return "At temperature 0 nothing is sampled.";
+    return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}: the sliders above.`;
   };
   const item = ({ tokens, logs, ended }: Told["items"][number]): HTMLElement => {
     const sum = logs.reduce((total, one) => total + one, 0);
@@ -84,7 +84,7 @@ export function createContinuations(
     const told = asked && !job ? answers.get<Told>(TOPIC, asked) : undefined;
     stop.hidden = !job;
     write.disabled = Boolean(job);
-    put(write, how.value === "sample" && told ? "draw again" : "write");
+    put(write, how.value === "sample" && told ? "sample again" : "write");
     const failure = (asked && answers.failure(TOPIC, asked)) ?? "";
     const waits =
       job?.done === null ? "waits for the running cell" : `${job?.done ?? 0} of ${job?.total ?? "?"} tokens`;

@@ -50,12 +50,12 @@ export function createSurprisal(
     strip?.mark("aw-query", chosen ?? -1);
     const bits = values[at];
     if (bits === undefined) {
-      put(readout, "Hover a token to read it, click it for what the model expected there.");
+      put(readout, "Hover a token to read its surprisal, click it to see what the model expected there.");
       return;
     }
     const name = quoted(axis.labels, at, ctx.options.indexBase);
     const words = Number.isNaN(bits)
-      ? "follows nothing, and has no surprisal"
+      ? "is the first token, and has no surprisal"
       : `${printed(bits, true)} bits, probability ${percent(2 ** -bits)}`;
     put(readout, `${name}: ${words}`);
   };
