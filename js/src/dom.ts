@@ -166,7 +166,7 @@ const THEME_ATTRIBUTES = [
 /**
  * Call back when the theme may have changed. Themes load as style sheets, so the callback runs again a little later.
  */
-export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): void {
+export function watchTheme(el: Element, signal: AbortSignal, cb: () => void): void {
   const timers = new Set<ReturnType<typeof setTimeout>>();
   const soon = (): void => {
     for (const t of timers) clearTimeout(t);
@@ -179,7 +179,7 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
     if (place) observer.observe(place, { attributeFilter: THEME_ATTRIBUTES });
   }
   on(matchMedia("(prefers-color-scheme: dark)"), signal, { change: soon });
-  whenShown(el, soon, signal);
+  whenShown(el, signal, soon);
   atEnd(signal, () => {
     observer.disconnect();
     for (const t of timers) clearTimeout(t);
@@ -187,7 +187,7 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
 }
 
 /** Call with the content box of an element, now and on every resize. */
-export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal: AbortSignal): void {
+export function onResize(el: Element, signal: AbortSignal, cb: (box: DOMRectReadOnly) => void): void {
   const observer = new ResizeObserver((entries) => {
     const last = entries.at(-1);
     if (last) cb(last.contentRect);
@@ -197,21 +197,21 @@ export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal
 }
 
 /** Call once when the element is on the page and has a size: notebooks render views before attaching them. */
-export function whenShown(el: Element, cb: () => void, signal: AbortSignal): void {
+export function whenShown(el: Element, signal: AbortSignal, cb: () => void): void {
   let seen = false;
   const look = (): void => {
     if (seen || !el.isConnected) return;
     seen = true;
     cb();
   };
-  onResize(el, look, signal);
+  onResize(el, signal, look);
 }
 
 /**
  * Call with the width of an element in whole pixels, now and on every change. Heights are not watched, which rules out
  * feedback.
  */
-export function watchWidth(el: Element, cb: (width: number) => void, signal: AbortSignal): void {
+export function watchWidth(el: Element, signal: AbortSignal, cb: (width: number) => void): void {
   let last = 0;
   const look = (box: DOMRectReadOnly): void => {
     const width = Math.floor(box.width);
@@ -219,7 +219,7 @@ export function watchWidth(el: Element, cb: (width: number) => void, signal: Abo
     last = width;
     cb(width);
   };
-  onResize(el, look, signal);
+  onResize(el, signal, look);
 }
 
 export type KeyHandlers = Record<string, () => void>;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
 import { activationsOf } from "../src/views/features/activations.ts";
-import { nameOfFeature, percentage, type Sae, saeShown, tokenAt } from "../src/views/features/features.ts";
+import { nameOfFeature, percentage, type Sae, shownSae, tokenAt } from "../src/views/features/features.ts";
 import { relativeChange } from "../src/views/features/SteerView.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 
@@ -42,9 +42,9 @@ test("of several SAEs the one nearest to the selected layer is looked at", () =>
     [8, 2],
     [30, 2],
   ]) {
-    assert.equal(saeShown(context({ layer }, saes)), index);
+    assert.equal(shownSae(context({ layer }, saes)), index);
   }
-  assert.equal(saeShown(context({ layer: 9 }, [{ ...SAE, layer: null }])), 0);
+  assert.equal(shownSae(context({ layer: 9 }, [{ ...SAE, layer: null }])), 0);
 });
 
 test("what fires is decoded token by token", () => {

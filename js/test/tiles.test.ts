@@ -66,7 +66,7 @@ test("when idle, the neighbouring layers are fetched one after the other", () =>
 
 test("late, duplicate, cut and foreign replies do no harm", () => {
   let told = 0;
-  store.subscribe(() => (told += 1), life.signal);
+  store.subscribe(life.signal, () => (told += 1));
   store.request(ID, 1, 0);
   const first = kernel.last;
   store.request(ID, 2, 0);
@@ -155,7 +155,7 @@ const SHEET = { source: ID, rows: 1, cols: 2, gamma: 0.5, signed: false, scale: 
 
 test("thumbnails that were not sent are asked for once, and kept", () => {
   let told = 0;
-  store.subscribe(() => (told += 1), life.signal);
+  store.subscribe(life.signal, () => (told += 1));
   assert.equal(store.thumbs(ID), undefined);
   assert.equal(store.thumbs(ID), undefined);
   const asked = kernel.last;

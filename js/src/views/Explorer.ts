@@ -7,7 +7,7 @@ import { createMenu } from "./base/menu.ts";
 import { chooseMethod } from "./base/methodChoice.ts";
 import { methodsOf, stacksOf } from "./base/navigation.ts";
 import { createHeading, only, view } from "./base/view.ts";
-import { headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
+import { KNOCKS, knock, onK, shownHeadOf } from "./interventions/list.ts";
 import { renderHeatmap } from "./maps/Heatmap.ts";
 import { renderLayerSlider } from "./maps/LayerSlider.ts";
 import { renderPredictions } from "./text/Predictions.ts";
@@ -23,7 +23,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const features = panel();
   const specs = h("div");
-  const told = h("div.warning", { role: "status" });
+  const message = h("div.warning", { role: "status" });
   /** A view that is drawn when unfolded; empty if the view is not loaded. */
   const folded = (name: string, title: string): HTMLElement[] => {
     const render = ctx.views[name];
@@ -47,16 +47,16 @@ export const renderExplorer = view((ctx, root, signal) => {
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
-  fill(root, ...heading.elements, told, specs, body);
+  fill(root, ...heading.elements, message, specs, body);
   const answers = createAnswers(ctx, signal, () => undefined);
   onK(root, signal, () => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     const why =
       answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
-    if (!at || typeof at.head !== "number") put(told, "Choose one head first: then k knocks it out.");
-    else if (why) put(told, `No head can be knocked out: it ${why}.`);
+    if (!at || typeof at.head !== "number") put(message, "Choose one head first: then k knocks it out.");
+    else if (why) put(message, `No head can be knocked out: it ${why}.`);
     else {
-      put(told, "");
+      put(message, "");
       knock(ctx, at.source.stack, at.layer, at.head, "zero");
     }
   });
@@ -98,6 +98,6 @@ export const renderExplorer = view((ctx, root, signal) => {
   features.hidden = !saes;
   return (changed) => {
     if (!only(changed, "hover")) update();
-    if (changed.has("head") || changed.has("interventions")) put(told, "");
+    if (changed.has("head") || changed.has("interventions")) put(message, "");
   };
 });

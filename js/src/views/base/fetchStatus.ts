@@ -3,7 +3,10 @@ import { h, put } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 
 /** A line for a request in progress, or for the reason why it failed. */
-export function createState(answers: () => Answers): { element: HTMLElement; told(topic: string, why?: string): void } {
+export function createFetchStatus(answers: () => Answers): {
+  element: HTMLElement;
+  told(topic: string, why?: string): void;
+} {
   const [text, stop] = [h("span"), h("button.button", { type: "button" }, "Cancel")];
   const element = h("div.row.work", { role: "status" }, text, stop);
   let topic = "";

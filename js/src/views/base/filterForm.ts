@@ -3,7 +3,7 @@ import { PALETTES } from "../../colour.ts";
 import { fill, h, keyboard, on, put } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import type { Filters, Source } from "../../wire/wire.ts";
-import { filtersOf, leavesOut, setFilters } from "./filters.ts";
+import { filtersOf, hidesValues, setFilters } from "./filters.ts";
 import { only, view } from "./view.ts";
 
 /** Pairs, for the build may rename what looks like a property of ours. */
@@ -66,7 +66,7 @@ export const renderFilters = view((ctx, root, signal) => {
     ),
   );
   const words = h("span.note");
-  let drawn = "";
+  let drawnState = "";
 
   const set =
     (save: boolean) =>
@@ -109,8 +109,8 @@ export const renderFilters = view((ctx, root, signal) => {
     const source = ctx.source();
     const filters = filtersOf(ctx);
     const [first = "", ...others] = Object.keys(PALETTES[source.signed ? 1 : 0]);
-    if (first !== drawn) {
-      drawn = first;
+    if (first !== drawnState) {
+      drawnState = first;
       fill(palette, h("option", { value: "" }, first), ...others.map((value) => h("option", { value }, value)));
     }
     special.value = filters.special;
@@ -119,7 +119,7 @@ export const renderFilters = view((ctx, root, signal) => {
     if (Number(least.value) !== filters.least) least.value = filters.least ? String(filters.least) : "";
     palette.value = others.includes(filters.palette) ? filters.palette : "";
     [scale.value, extent.value] = [filters.scale, filters.extent];
-    all.disabled = !leavesOut(filters);
+    all.disabled = !hidesValues(filters);
     put(words, filterWords(filters, source));
   };
 });

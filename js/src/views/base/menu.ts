@@ -28,7 +28,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   });
   const field = h("span.field.choice", name, button, list);
   let items: readonly Item[] = [];
-  let drawn = "";
+  let drawnState = "";
   let chosen = 0;
   let active = 0;
 
@@ -71,8 +71,8 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     offer(offered, current, next) {
       field.hidden = offered.length < 2;
       const look = JSON.stringify([offered, current, next]);
-      if (look === drawn) return;
-      drawn = look;
+      if (look === drawnState) return;
+      drawnState = look;
       items = offered;
       chosen = items.findIndex(({ value }) => value === current);
       button.textContent = items[chosen]?.label ?? "";

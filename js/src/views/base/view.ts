@@ -17,7 +17,7 @@ export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortS
       fill(root);
     };
     const update = build(ctx, root, stop.signal);
-    ctx.onChange(update, stop.signal);
+    ctx.onChange(stop.signal, update);
     atEnd(ctx.signal, () => stop.abort());
     update(new Set());
     return close;

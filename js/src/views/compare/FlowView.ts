@@ -12,7 +12,7 @@ import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { createFigure, type Spot } from "./flow/figure.ts";
 import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
 import { drawBars, drawDots, drawEdges, erased, type Inks, inksOf } from "./flow/paint.ts";
-import { counted, countWords, KEYS, madeWords, percent, strongestWords } from "./flow/words.ts";
+import { counted, countWords, KEYS, originWords, percent, strongestWords } from "./flow/words.ts";
 
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
@@ -65,16 +65,16 @@ export const renderFlowView = view((ctx, root, signal) => {
   /** The loaded matrices; the missing ones are requested. */
   const collect = (): number => {
     const { source, head } = ctx.resolved();
-    const found = source.layers.map((layer) => {
+    const layerTiles = source.layers.map((layer) => {
       const tile = tiles.get(source.id, layer, head);
       if (!tile) tiles.request(source.id, layer, head, `flow ${layer}`);
       return tile;
     });
-    const missing = found.filter((tile) => !tile).length;
-    if (missing === 0 && found.some((tile, i) => tile !== read[i])) {
-      read = found;
+    const missing = layerTiles.filter((tile) => !tile).length;
+    if (missing === 0 && layerTiles.some((tile, i) => tile !== read[i])) {
+      read = layerTiles;
       const count = tokens();
-      steps = (found as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col), count));
+      steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col), count));
       everyFor = "";
     }
     if (missing) steps = [];
@@ -141,7 +141,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   const say = (at: Spot | null, flow: Flow): void => {
     put(counts, countWords(flow, atLeast(), BUDGET, at !== null));
     const words = at
-      ? madeWords(at, flow.masses[0] ?? [], named, levelName)
+      ? originWords(at, flow.masses[0] ?? [], named, levelName)
       : strongestWords(flow.edges, named, levelName);
     if (at) readout.show(words, root.contains(document.activeElement) || at === spot);
     else readout.show(`Hover a token to follow it to the input, click to pin it. ${words}`, false);
@@ -232,14 +232,10 @@ export const renderFlowView = view((ctx, root, signal) => {
     },
   });
   on(slider, signal, { input: soon });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover")) soon();
     else draw();

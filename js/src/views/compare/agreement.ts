@@ -5,7 +5,7 @@ import { assign, createWatch, flag, h, on, put } from "../../dom.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
-import type { Told } from "./rows.ts";
+import type { ExplanationRows } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
 
 /** The answer of `CompareView._agreement`. */
@@ -33,7 +33,7 @@ export interface Agreement {
 export function createAgreement(
   ctx: ViewContext,
   signal: AbortSignal,
-  told: Told<Compared>,
+  explanations: ExplanationRows<Compared>,
   choose: (row: number, col: number) => void,
   point: (row: number, col: number) => void,
   changed: () => void,
@@ -58,11 +58,11 @@ export function createAgreement(
       h("div.warning", { role: "note" }, WARNING, details),
     ),
     show(args, pair) {
-      if (!told.meta) return;
-      const { names, signed } = told.meta;
+      if (!explanations.meta) return;
+      const { names, signed } = explanations.meta;
       const anySigned = signed.some(Boolean);
       assign(sizes, { hidden: !anySigned });
-      const { special: flags } = told.axis();
+      const { special: flags } = explanations.axis();
       const { special, mass, least } = filtersOf(ctx);
       const all = special === "show";
       const ranked = all ? flags.length : flags.filter((one) => !one).length;
@@ -73,14 +73,14 @@ export function createAgreement(
       }
       const by = anySigned && size.checked ? "magnitude" : "value";
       const wanted = { ...args, special: all, by };
-      const found = told.answers.get<Agreements>("agreement", wanted);
-      flag(table.element, "data-stale", !found);
-      if (!found) {
-        const why = told.answers.failure("agreement", wanted);
+      const agreements = explanations.answers.get<Agreements>("agreement", wanted);
+      flag(table.element, "data-stale", !agreements);
+      if (!agreements) {
+        const why = explanations.answers.failure("agreement", wanted);
         put(about, why ? `No agreement: ${why}` : "");
         return;
       }
-      const { meta } = found;
+      const { meta } = agreements;
       const ranking = meta.measures[measures.value()] as Ranking;
       if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
       const chance = ranking.chance

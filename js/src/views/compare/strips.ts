@@ -11,7 +11,7 @@ import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip, type StripEvents } from "../text/strip.ts";
 import { gradient, shades } from "../text/stripColour.ts";
 import { difference } from "./differences.ts";
-import type { Told } from "./rows.ts";
+import type { ExplanationRows } from "./rows.ts";
 
 /** What `CompareView._strips` returns in addition to the values. */
 export interface Compared {
@@ -57,7 +57,7 @@ export interface Strips {
 export function createStrips(
   ctx: ViewContext,
   signal: AbortSignal,
-  told: Told<Compared>,
+  explanations: ExplanationRows<Compared>,
   events: StripEvents,
   opened: () => void,
 ): Strips {
@@ -72,7 +72,7 @@ export function createStrips(
 
   /** Index -1: the difference of two. */
   const makeRow = (name: string, index: number): Row => {
-    const axis = told.axis();
+    const axis = explanations.axis();
     const asText = !crowded || index === open;
     const strip = asText
       ? createStrip(ctx, axis, name, NONE, events, bound.signal)
@@ -116,16 +116,22 @@ export function createStrips(
       apart = makeRow("difference", -1);
       element.append(apart.strip.box);
     }
-    const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+    const differences = difference(shown[first] as Float32Array, shown[second] as Float32Array);
     apart.strip.box.hidden = false;
     put(apart.strip.box.querySelector(".aw-compare-name") as Element, `${first + 1} − ${second + 1}`);
-    paintRow(apart, found, peak(found), true, "difference of shares: each divided by the sum of its magnitudes");
+    paintRow(
+      apart,
+      differences,
+      peak(differences),
+      true,
+      "difference of shares: each divided by the sum of its magnitudes",
+    );
   };
 
   return {
     element,
     build(names) {
-      const axis = told.axis();
+      const axis = explanations.axis();
       crowded = (names.length + 1) * axis.labels.length > MOST_WORDS;
       if (open >= names.length) open = 0;
       const name = JSON.stringify([names, axis, crowded && open]);
@@ -138,13 +144,13 @@ export function createStrips(
       fill(element, ...rows.map(({ strip }) => strip.box));
     },
     paint(pair) {
-      const { signed, remarks } = told.meta as Compared;
-      const { shown } = told;
+      const { signed, remarks } = explanations.meta as Compared;
+      const { shown } = explanations;
       const places = pair ?? [...shown.keys()];
       const tops = shown.map(peak);
       const common = Math.max(0, ...places.map((i) => tops[i] ?? 0));
       const anySigned = places.some((i) => signed[i]);
-      const own = told.isOwn();
+      const hasOwnScales = explanations.hasOwnScales();
       rows.forEach((row, i) => {
         const isShown = places.includes(i);
         assign(row.strip.box, { hidden: !isShown });
@@ -152,12 +158,18 @@ export function createStrips(
         const top = tops[i] ?? 0;
         const nothing = shown[i]?.every(Number.isNaN) ? "all left out" : "all values are 0";
         const words = [remarks[i], top === 0 ? nothing : ""].filter(Boolean).join(" · ");
-        paintRow(row, shown[i] as Float32Array, own ? top : common, own ? !!signed[i] : anySigned, words);
+        paintRow(
+          row,
+          shown[i] as Float32Array,
+          hasOwnScales ? top : common,
+          hasOwnScales ? !!signed[i] : anySigned,
+          words,
+        );
       });
       paintApart(shown, pair);
     },
     mark(key, words) {
-      const { maps, how, query } = told.meta as Compared;
+      const { maps, how, query } = explanations.meta as Compared;
       for (const [i, { strip, value }] of [...rows, ...(apart ? [apart] : [])].entries()) {
         strip.mark("aw-key", key);
         strip.mark("aw-query", how === "row" && maps[i] ? (query ?? -1) : -1);

@@ -118,14 +118,10 @@ export const renderScorecardView = view((ctx, root, signal) => {
     Escape: () => point(-1),
   };
   keyboard(plot, signal, keys, "← →: values along the axis · Escape: means");
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      paint();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    paint();
+  });
   return (changed) => {
     if (!only(changed, "hover", "pinned", "tiles")) update();
   };

@@ -6,11 +6,11 @@ import { fill, flag, h, on, put } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
-import { createNaming, nameField } from "./featureNames.ts";
-import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, saeShown, tokenSpan } from "./features.ts";
+import { createFeatureNames, nameField } from "./featureNames.ts";
+import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, shownSae, tokenSpan } from "./features.ts";
 
 /** The twin of `page_of` in attnwidgets/views/features/payloads.py. */
 interface Page {
@@ -71,13 +71,13 @@ function line(example: Example): HTMLElement {
       return gap ? [" ", span] : [span];
     });
   const rtl = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u.test(tokens.join(""));
-  const whole = from(0, tokens.length)
+  const contextText = from(0, tokens.length)
     .map((part) => (typeof part === "string" ? part : part.textContent))
     .join("");
   spans[at]?.classList.add("aw-own");
   return h(
     "li.context",
-    { title: `${whole}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
+    { title: `${contextText}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
     h("span.value", printed(activation, false)),
     h("span.before", h("span", ...from(0, at), apart ? " " : "")),
     spans[at] ?? "",
@@ -118,8 +118,8 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   ) as [HTMLButtonElement, HTMLButtonElement];
   const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
   const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
-  const state = createState(() => answers);
-  const naming = createNaming(() => answers);
+  const state = createFetchStatus(() => answers);
+  const naming = createFeatureNames(() => answers);
   const facts = h("div.note");
   const body = h("div.feature-body");
   let drawn = "";
@@ -136,7 +136,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   );
   const shown = (): number => ctx.selection.get("feature") ?? 0;
   const go = (to: number): void => {
-    const sae = optionsOf(ctx).saes?.[saeShown(ctx)];
+    const sae = optionsOf(ctx).saes?.[shownSae(ctx)];
     if (Number.isInteger(to) && to >= 0 && to < (sae?.features ?? 0)) ctx.selection.set({ feature: to });
     else number.value = String(shown());
   };
@@ -195,7 +195,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
 
   const update = (): void => {
     const { saes = [] } = optionsOf(ctx);
-    const of = saeShown(ctx);
+    const of = shownSae(ctx);
     const sae = saes[of];
     const feature = shown();
     const heading = ctx.options.title ? `${ctx.options.title} · ` : "";

@@ -6,7 +6,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { beforeAfter } from "../base/beforeAfter.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { nameOfFeature, optionsOf } from "./features.ts";
@@ -45,7 +45,7 @@ const nearestOf = (all: readonly number[], wanted: number): number =>
 
 export const renderSteerView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createState(() => answers);
+  const state = createFetchStatus(() => answers);
   const settings = (): SteerOptions => ctx.options as SteerOptions;
   const [least = -2, most = 5] = settings().ends ?? [];
   const title = h("b.title");
@@ -145,7 +145,7 @@ export const renderSteerView = view((ctx, root, signal) => {
       `set to ${printed(scale * maximum, false)} on every token (here up to ${printed(here, false)}); ` +
         `the states change by |dh|/|h| ≈ ${printed(size, false)}`,
     );
-    const said =
+    const words =
       size > FAR
         ? `The change is ${printed(size, false)} times as large as the states: the model is far from anything it has seen.`
         : scale > 1
@@ -153,7 +153,7 @@ export const renderSteerView = view((ctx, root, signal) => {
           : scale < 0
             ? "Below zero: activations are never negative."
             : "";
-    put(warning, said);
+    put(warning, words);
   };
 
   const outcomes = ({ rows = [] }: Steered): HTMLElement => {

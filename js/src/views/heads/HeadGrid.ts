@@ -106,9 +106,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     if (isOffered(source, ctx.options)) controls.update(source);
   };
 
-  const atlasOf = (source: Source, found: ThumbSheet): Atlas => ({
+  const atlasOf = (source: Source, sheet: ThumbSheet): Atlas => ({
     source,
-    sheet: found,
+    sheet: sheet,
     peaks,
     map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
     mode: scale.mode(),
@@ -119,25 +119,25 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const draw = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
-    const found = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
+    const thumbs = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
     const [rows, cols] = sizes(source);
-    const why = found ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
+    const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
     const { palette, scale: mode, extent } = filtersOf(ctx);
     scale.follow(mode || "sqrt", extent === "all");
     const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
     const look = [source.id, rows, cols, width, ...how].join("|");
-    if (look !== drawn || found !== sheet) {
-      if (found && found !== sheet) peaks = peaksOf(found);
-      [drawn, sheet] = [look, found];
+    if (look !== drawn || thumbs !== sheet) {
+      if (thumbs && thumbs !== sheet) peaks = peaksOf(thumbs);
+      [drawn, sheet] = [look, thumbs];
       layOut(source);
-      flag(plot, "data-empty", !found || source.computed !== null || lacking(source) !== null);
-      plot.ariaBusy = String(!found);
-      const foot = found && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
-      if (found) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, found));
+      flag(plot, "data-empty", !thumbs || source.computed !== null || lacking(source) !== null);
+      plot.ariaBusy = String(!thumbs);
+      const foot = thumbs && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
+      if (thumbs) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, thumbs));
       else canvas.width = 0;
       if (foot) bars(side * dots, foot);
-      legend(source, found ? Math.max(0, ...peaks.flat()) : 1, why);
+      legend(source, thumbs ? Math.max(0, ...peaks.flat()) : 1, why);
     }
     const next = source.parts && inView ? lacking(source) : null;
     if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
@@ -286,11 +286,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     point();
   };
   const choose = (at: [number, number] | null): void => {
-    const found = headAt(at);
-    if (!found || isPruned(sheet, found)) return;
+    const spot = headAt(at);
+    if (!spot || isPruned(sheet, spot)) return;
     const { layers, heads } = ctx.source();
-    const layer = layers[found.layer] as number;
-    ctx.selection.set(heads ? { layer, head: heads[found.head] as number } : { layer });
+    const layer = layers[spot.layer] as number;
+    ctx.selection.set(heads ? { layer, head: heads[spot.head] as number } : { layer });
   };
   /** Move the cursor to the next head in a direction; it starts at the selected one. */
   const move = (down: number, right: number) => (): void => {
@@ -339,14 +339,10 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   watch.observe(plot);
   atEnd(signal, () => watch.disconnect());
   const knockout = createKnockout(ctx, plot, answers, signal, meant, point);
-  watchWidth(
-    root,
-    (at) => {
-      width = at;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (at) => {
+    width = at;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover", "pinned")) return;
     words();

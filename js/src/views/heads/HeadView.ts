@@ -16,9 +16,9 @@ import { headColour, inkOn, signColours } from "./colours.ts";
 import { createColumn } from "./column.ts";
 import { createLines } from "./lines.ts";
 import { createNumbers, type Token } from "./numbers.ts";
-import { createBeyond } from "./outOfSight.ts";
+import { createOutOfSight } from "./outOfSight.ts";
 import { BETWEEN, type Between, isPair, type Pairs, pairsOf, type Side } from "./pairs.ts";
-import { captionWords, edgeWords, lookWords, pairWords } from "./words.ts";
+import { captionWords, edgeWords, pairWords, tokenWords } from "./words.ts";
 
 const BUDGETS = [200, 1000, 3000];
 const TALLEST = 560;
@@ -32,7 +32,7 @@ const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && 
 
 export const renderHeadView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const own = () => ctx.options as HeadViewOptions;
+  const options = () => ctx.options as HeadViewOptions;
   /** Change the options, and send them to Python. */
   const keep = (values: Partial<HeadViewOptions>): void => {
     ctx.model.set("options", { ...ctx.model.get("options"), ...values });
@@ -53,7 +53,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     query: createColumn("query", signal, events("query")),
     key: createColumn("key", signal, events("key")),
   };
-  const beyond = createBeyond(signal, (index) => columns[opposite(looked()?.side ?? "key")].reveal(index));
+  const beyond = createOutOfSight(signal, (index) => columns[opposite(currentToken()?.side ?? "key")].reveal(index));
   const role = { tabindex: "0", role: "application", "aria-roledescription": "lines between tokens" };
   const plot = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element, busy);
   const names = [h("span"), h("span")] as const;
@@ -144,7 +144,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     return cell;
   };
 
-  const looked = (): Token | null => {
+  const currentToken = (): Token | null => {
     const pinned = ctx.cell("pinned");
     const cell = ctx.cell("hover") ?? pinned;
     if (!cell) return null;
@@ -205,7 +205,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     frame = 0;
     if (width <= 0 || !pairs) return;
     const { source } = ctx.resolved();
-    const token = looked();
+    const token = currentToken();
     const missing = numbers.missing(token);
     const why = numbers.why();
     flag(plot, "data-stale", missing);
@@ -237,13 +237,17 @@ export const renderHeadView = view((ctx, root, signal) => {
   /** Marks of the columns. Runs on every pointer move. */
   const point = (): void => {
     if (!pairs) return;
-    const token = looked();
+    const token = currentToken();
     const pinned = ctx.cell("pinned");
     for (const side of SIDES) {
-      const mine = token?.side === side;
-      const hides = token && !mine && pairs.causal;
+      const isTokenSide = token?.side === side;
+      const hides = token && !isTokenSide && pairs.causal;
       const masked = !hides ? [-1, -1] : side === "key" ? [token.index + 1, pairs.cols] : [0, token.index];
-      columns[side].mark((mine ? token.index : token?.other) ?? -1, pinned?.[side] ?? -1, masked as [number, number]);
+      columns[side].mark(
+        (isTokenSide ? token.index : token?.other) ?? -1,
+        pinned?.[side] ?? -1,
+        masked as [number, number],
+      );
     }
     soon();
   };
@@ -251,20 +255,20 @@ export const renderHeadView = view((ctx, root, signal) => {
   const say = (token: Token | null): void => {
     if (!pairs) return;
     const { source } = ctx.resolved();
-    const among = { ctx, source, heads, pairs };
+    const names = { ctx, source, heads, pairs };
     const all = !token && showsAll && !numbers.huge() && heads.length > 0 ? edges() : null;
     let text = "Hover a token for what it reads, or who reads it; click to pin it.";
     beyond.element.hidden = !token;
     if (heads.length === 0) text = "No head is chosen.";
     else if (token) {
-      const told = numbers.valuesOf(token.side, token.index);
+      const values = numbers.valuesOf(token.side, token.index);
       const is = ctx.cell("pinned")?.[token.side] === token.index ? "pinned " : "";
-      text = is + (token.other < 0 ? lookWords : pairWords)(among, token, told);
-      beyond.show(told.values, columns[opposite(token.side)].range());
-    } else if (all?.shown.length) text = `strongest: ${edgeWords(among, all.shown)}`;
+      text = is + (token.other < 0 ? tokenWords : pairWords)(names, token, values);
+      beyond.show(values.values, columns[opposite(token.side)].range());
+    } else if (all?.shown.length) text = `strongest: ${edgeWords(names, all.shown)}`;
     readout.show(text, spoken || root.contains(document.activeElement));
     const [first, last] = columns.query.range();
-    put(caption, captionWords(among, all, last - first, numbers.huge() ? -1 : numbers.count(), numbers.why()));
+    put(caption, captionWords(names, all, last - first, numbers.huge() ? -1 : numbers.count(), numbers.why()));
   };
 
   const words = (query: Axis, key: Axis): void => {
@@ -312,7 +316,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   };
   /** The side in which the arrow keys move: in a pair, that of its second token. */
   const cursor = (): { side: Side; index: number } => {
-    const token = looked();
+    const token = currentToken();
     if (!token) return { side: "query", index: columns.query.range()[0] - 1 };
     return token.other < 0 ? token : { side: opposite(token.side), index: token.other };
   };
@@ -360,14 +364,10 @@ export const renderHeadView = view((ctx, root, signal) => {
   });
   on(budget, signal, { change: soon });
   on(stack, signal, { change: () => selection.set({ stack: stack.value }) });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      update(NOTHING);
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    update(NOTHING);
+  });
   atEnd(signal, () => cancelAnimationFrame(frame));
 
   function update(changed: ReadonlySet<Change>): void {
@@ -383,9 +383,9 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (alone && changed.has("head") && all.includes(current) && !heads.includes(current)) {
       keep({ heads: [current as number] });
     }
-    const chosen = source.heads && own().heads;
+    const chosen = source.heads && options().heads;
     heads = all.filter((head) => !chosen || chosen.includes(head as number));
-    between.choose((own().between as Between | undefined) ?? "all");
+    between.choose((options().between as Between | undefined) ?? "all");
     if (changed.has("options") || changed.has("header")) numbers.renew();
     if (width > 0) layOut(query, key);
     if (pairs) numbers.gather(heads, pairs);

@@ -39,9 +39,9 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const trouble = h("div.warning.status", { role: "status" });
   const readout = createReadout();
   const button = (text: string, label: string, act: () => void): HTMLElement => {
-    const made = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(made, signal, { click: act });
-    return made;
+    const button = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
+    on(button, signal, { click: act });
+    return button;
   };
   const pair = h(
     "div.row",
@@ -99,19 +99,19 @@ export const renderNeuronView = view((ctx, root, signal) => {
 
   const update = (): void => {
     const at = place();
-    const found = rowAt(answers, at);
-    put(trouble, typeof found === "string" ? found : "");
-    body.classList.toggle("aw-stale", typeof found !== "object");
-    body.ariaBusy = String(found === undefined);
-    if (typeof found === "object") {
-      if (row !== found) keys.leave();
-      row = found;
+    const answer = rowAt(answers, at);
+    put(trouble, typeof answer === "string" ? answer : "");
+    body.classList.toggle("aw-stale", typeof answer !== "object");
+    body.ariaBusy = String(answer === undefined);
+    if (typeof answer === "object") {
+      if (row !== answer) keys.leave();
+      row = answer;
       if (!row.steps.includes(step)) step = "softmax";
       pinnedKey = keyOf(row, false);
     }
     const { head } = ctx.resolved();
-    const one = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
-    const title = heading.show(one, "how one weight comes about");
+    const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
+    const title = heading.show(note, "how one weight comes about");
     root.ariaLabel = title;
     choices();
     draw();
@@ -289,19 +289,15 @@ export const renderNeuronView = view((ctx, root, signal) => {
     End: () => walkBy(Infinity),
     Escape: () => ctx.selection.pin(null),
   };
-  const told = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
-  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, told);
+  const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
+  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);
   atEnd(signal, () => cancelAnimationFrame(frame));
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      body.toggleAttribute("data-two", width >= TWO_COLUMNS);
-      draw();
-      keys.reveal(pinnedKey);
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    body.toggleAttribute("data-two", width >= TWO_COLUMNS);
+    draw();
+    keys.reveal(pinnedKey);
+  });
   return (changed) => {
     if (changed.has("theme")) ink = null;
     if (only(changed, "hover")) draw(true);

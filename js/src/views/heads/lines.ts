@@ -86,8 +86,8 @@ export function createLines(canvas: HTMLCanvasElement) {
   const add = (lines: Lines, head: number, value: number, query: number, key: number, offset: number): void => {
     const level = Math.min(LEVELS - 1, Math.floor(strength(value) * LEVELS));
     const at = level * colours().length + colourOf(head, value);
-    const found = lines[at];
-    if (found) found.push(query, key, offset);
+    const line = lines[at];
+    if (line) line.push(query, key, offset);
     else lines[at] = [query, key, offset];
   };
 

@@ -8,7 +8,7 @@ import type { Values } from "./pairs.ts";
 /** The smallest share of the weight that is mentioned. */
 const WORTH = 0.005;
 
-export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
+export function createOutOfSight(signal: AbortSignal, go: (index: number) => void) {
   const element = h("div.hv-beyond");
   const buttons = ["above", "below"].map((side) => h("button.button", { type: "button", "data-side": side }));
   const strongest = [-1, -1];
@@ -25,8 +25,8 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
         [0, 0, 0],
         [0, 0, 0],
       ] as [number[], number[]];
-      for (const one of values) {
-        one?.forEach((value, i) => {
+      for (const headValues of values) {
+        headValues?.forEach((value, i) => {
           const size = Math.abs(value) || 0;
           const at = i < first ? 0 : i < last ? 2 : 1;
           sums[at] = (sums[at] as number) + size;

@@ -8,9 +8,9 @@ import { createAnswers } from "../../wire/answers.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeading, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
-import { createBar } from "./bar.ts";
+import { createActiveList } from "./bar.ts";
 import { createChange } from "./change.ts";
-import { ablated, headLookedAt, KNOCKS, knock, onK } from "./list.ts";
+import { ablated, KNOCKS, knock, onK, shownHeadOf } from "./list.ts";
 import { createRowEditor } from "./row.ts";
 
 export const renderInterventionView = view((ctx, root, signal) => {
@@ -28,7 +28,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const refusal = (): string =>
     answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
-  const bar = createBar(ctx, signal, "Nothing is changed yet: knock out a head, or set a row of its attention.");
+  const bar = createActiveList(ctx, signal, "Nothing is changed yet: knock out a head, or set a row of its attention.");
   const change = createChange(ctx, answers);
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const code = h("code", "trace.rerun(*view.interventions())");
@@ -56,7 +56,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   pulls.dataset.awKeys = KNOCKS;
 
   const toggle = (): void => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     if (!at || typeof at.head !== "number" || refusal()) return;
     knock(ctx, at.source.stack, at.layer, at.head, how.value as "zero" | "mean");
   };
@@ -64,7 +64,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   onK(root, signal, toggle);
 
   const update = (): void => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     const reason = refusal();
     heading.show("", "interventions");
     // Errors of the connection are already full sentences.

@@ -10,15 +10,15 @@ export interface Bar {
 }
 
 /** `empty` is shown if nothing is active; "": the list is hidden then. */
-export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
+export function createActiveList(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
   const title = h("b.active-count");
   const items = h("ol.active-list", { "aria-label": "active interventions" });
   const undo = h("button.button", { type: "button", title: "Undo the last one" }, "undo");
   const clear = h("button.button", { type: "button" }, "clear all");
-  const said = h("div.sr", { role: "status" });
+  const announcement = h("div.sr", { role: "status" });
   const buttons = h("span.row", undo, clear);
   const note = h("div.line");
-  const element = h("div.active-bar", title, items, buttons, note, said);
+  const element = h("div.active-bar", title, items, buttons, note, announcement);
   let drawn = "[]";
   const refocus = (at: number): void => {
     const crosses = items.querySelectorAll("button");
@@ -59,7 +59,7 @@ export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string):
         ),
       ),
     );
-    put(said, none ? "no changes" : `changed: ${words.join("; ")}`);
+    put(announcement, none ? "no changes" : `changed: ${words.join("; ")}`);
   };
   return { element, show };
 }
@@ -100,7 +100,7 @@ function keepInSight(el: HTMLElement, host: HTMLElement, signal: AbortSignal): v
 /** The list alone, hidden while nothing is active; it stays in view. */
 export const renderActiveList = view((ctx, root, signal) => {
   keepInSight(root, ctx.el, signal);
-  const bar = createBar(ctx, signal, "");
+  const bar = createActiveList(ctx, signal, "");
   root.role = "region";
   root.ariaLabel = "changes to the model";
   root.classList.add("aw-interventions");

@@ -5,7 +5,7 @@ import { fill, flag, h, put, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { specsOf } from "./list.ts";
@@ -33,22 +33,22 @@ export interface Change {
  * The arguments of the request about the active interventions; they include the target in case it is not among the top
  * outcomes.
  */
-function asked(ctx: ViewContext, answers: Answers): { args: Record<string, unknown>; found: Changed | null } {
+function requestChange(ctx: ViewContext, answers: Answers): { args: Record<string, unknown>; found: Changed | null } {
   const args = { interventions: specsOf(ctx) };
-  const found = answers.get<Changed>("changed", args)?.meta ?? null;
+  const change = answers.get<Changed>("changed", args)?.meta ?? null;
   const target = ctx.selection.get("target");
-  if (!found || !target || found.count <= target.id || found.rows.some(([id]) => id === target.id)) {
-    return { args, found };
+  if (!change || !target || change.count <= target.id || change.rows.some(([id]) => id === target.id)) {
+    return { args, found: change };
   }
   const more = { ...args, target: target.id };
-  return { args: more, found: answers.get<Changed>("changed", more)?.meta ?? found };
+  return { args: more, found: answers.get<Changed>("changed", more)?.meta ?? change };
 }
 
 /** "the prediction changed by 0.034", for any kind of model output. */
-export function distanceWords(found: Changed): string {
-  const size = printed(found.distance ?? NaN, false);
-  if (found.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
-  if (found.kind === "score") return `the score changed by ${size}`;
+export function distanceWords(change: Changed): string {
+  const size = printed(change.distance ?? NaN, false);
+  if (change.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
+  if (change.kind === "score") return `the score changed by ${size}`;
   return `the prediction changed by ${size}`;
 }
 
@@ -60,25 +60,25 @@ const MEANT: Record<string, string> = {
 };
 
 export function createChange(ctx: ViewContext, answers: Answers): Change {
-  const state = createState(() => answers);
+  const state = createFetchStatus(() => answers);
   const [best, distance, target] = [h("div"), h("div"), h("div")];
-  const told = h("div.change-words", { role: "status" }, best, target, distance);
+  const summary = h("div.change-words", { role: "status" }, best, target, distance);
   const body = h("div.change-body");
-  const element = h("div.change", told, state.element, body);
+  const element = h("div.change", summary, state.element, body);
   let last: Changed | null = null;
   let drawn = "";
 
-  const words = (found: Changed): void => {
-    const { rows, kind } = found;
-    const size = printed(found.distance ?? NaN, false);
+  const words = (change: Changed): void => {
+    const { rows, kind } = change;
+    const size = printed(change.distance ?? NaN, false);
     const like =
-      found.likeness === null
+      change.likeness === null
         ? ""
-        : ` The mean of its tokens has a cosine of ${digits(found.likeness)} with the one before.`;
+        : ` The mean of its tokens has a cosine of ${digits(change.likeness)} with the one before.`;
     put(distance, (MEANT[kind] ?? "This model has no predictions to compare.").replace("NUMBER", size) + like);
     const [was, is] = [2, 3].map((side) => largest(rows, side as 2 | 3));
-    const [own] = rows;
-    if (kind === "score" && own) put(best, `score: ${printed(own[2], false)} → ${printed(own[3], false)}`);
+    const [first] = rows;
+    if (kind === "score" && first) put(best, `score: ${printed(first[2], false)} → ${printed(first[3], false)}`);
     else if (!was || !is) put(best, "");
     else if (was[0] === is[0]) put(best, `still ${name(was)}: ${percent(was[2])} → ${percent(was[3])}`);
     else
@@ -121,7 +121,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
         state.told("changed");
         return;
       }
-      const { args, found } = asked(ctx, answers);
+      const { args, found } = requestChange(ctx, answers);
       const why = answers.failure("changed", args) ?? "";
       const words_ = NOT_HERE.test(why)
         ? "The predictions after this change are not in this file: they need a running kernel."
@@ -133,7 +133,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       const look = JSON.stringify([last, ctx.selection.get("target")?.id]);
       if (look === drawn) return;
       drawn = look;
-      told.hidden = !last;
+      summary.hidden = !last;
       if (last) {
         words(last);
         table(last);

@@ -35,13 +35,13 @@ export function ablated(ctx: ViewContext, stack: string, layer: number, head: He
 
 /** Knock a head out, or restore it. */
 export function knock(ctx: ViewContext, stack: string, layer: number, head: number, how: "zero" | "mean"): void {
-  const found = ablated(ctx, stack, layer, head);
-  if (found) release(ctx, found);
+  const existing = ablated(ctx, stack, layer, head);
+  if (existing) release(ctx, existing);
   else pull(ctx, { kind: "ablate", stack, layer, head, how });
 }
 
 /** The stack, layer and head that an intervention would change; null if no head is shown. */
-export function headLookedAt(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
+export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
   const at = ctx.resolved();
   if (at.source.kind === "map" && at.source.heads) return at;
   // Attributions have no heads: the selection still says which attention is meant.
@@ -65,8 +65,8 @@ function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: 
 
 /** "head 3.1 set to zero" */
 export function specWords(ctx: ViewContext, spec: Spec): string {
-  const among = new Set(ctx.header().sources.map(({ stack }) => stack));
-  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${among.size > 1 ? ` (${spec.stack})` : ""}`;
+  const stacks = new Set(ctx.header().sources.map(({ stack }) => stack));
+  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${stacks.size > 1 ? ` (${spec.stack})` : ""}`;
   if (spec.kind === "ablate") return `${head} ${spec.how === "mean" ? "at its mean" : "knocked out"}`;
   const row = `row of ${tokenWords(ctx, spec.stack, "query", spec.query)} in ${head}`;
   if (spec.to === "uniform") return `${row} uniform`;

@@ -6,12 +6,12 @@ import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { SetRow } from "../../wire/wire.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createReadout } from "../base/view.ts";
 import { type Changed, distanceWords, NOT_HERE } from "./change.ts";
-import { headLookedAt, isSamePlace, pull, release, specsOf } from "./list.ts";
+import { isSamePlace, pull, release, shownHeadOf, specsOf } from "./list.ts";
 import { createStrips } from "./strips.ts";
 
 type Mode = "as" | SetRow["to"];
@@ -42,9 +42,9 @@ export function createRowEditor(
 ): RowEditor {
   const title = h("b");
   const button = (text: string, label: string, by: number): HTMLElement => {
-    const made = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(made, signal, { click: () => move(by) });
-    return made;
+    const button = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
+    on(button, signal, { click: () => move(by) });
+    return button;
   };
   const stepper = h("span.stepper", button("‹", "previous token", -1), button("›", "next token", 1));
   const modes = createSegments<Mode>(
@@ -63,15 +63,15 @@ export function createRowEditor(
   });
   const moved = h("output");
   const free = h("div.row.row-free", h("label.field", "moved by", slider), moved);
-  const told = h("div.line", { role: "status" });
-  const state = createState(() => answers);
+  const message = h("div.line", { role: "status" });
+  const state = createFetchStatus(() => answers);
   const strips = createStrips(
     signal,
     (key) => say(key),
     (key) => pinKey(key),
   );
   const readout = createReadout();
-  const body = h("div", modes.element, free, told, strips.element, ...readout.elements);
+  const body = h("div", modes.element, free, message, strips.element, ...readout.elements);
   const note = h("div.line");
   const element = h("section.row-editor", h("div.row", title, stepper), note, body, state.element);
   let width = 0;
@@ -82,14 +82,14 @@ export function createRowEditor(
   let live: number | null = null;
 
   const axes = () => {
-    const source = headLookedAt(ctx)?.source;
+    const source = shownHeadOf(ctx)?.source;
     return source && { query: ctx.axisOf(source.query), key: ctx.axisOf(source.key), source };
   };
   /** The first token of the pinned element; -1: none. */
   const pinned = (side: "query" | "key"): number => {
     const cell = ctx.selection.get("pinned");
     const { sources, axes: all } = ctx.header();
-    const stack = headLookedAt(ctx)?.source.stack;
+    const stack = shownHeadOf(ctx)?.source.stack;
     const source = sources.find((one) => one.unit === cell?.unit && one.stack === stack && one.kind === "map");
     const at = cell?.[side] ?? -1;
     const axis = source && all[source[side]];
@@ -101,7 +101,7 @@ export function createRowEditor(
     return axis?.spans ? 1 + Math.max(-1, ...axis.spans.flat()) : (axis?.labels.length ?? 0);
   };
   const place = (): Place | null => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     if (!at || typeof at.head !== "number") return null;
     const query = pinned("query");
     const { source, layer, head } = at;
@@ -114,7 +114,7 @@ export function createRowEditor(
 
   /** Pin a query and a key by their tokens, in the unit of the views. */
   const pinTokens = (query: number, key: number): void => {
-    const stack = headLookedAt(ctx)?.source.stack;
+    const stack = shownHeadOf(ctx)?.source.stack;
     const maps = ctx.header().sources.filter((one) => one.stack === stack && one.kind === "map");
     const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
     if (!source) return;
@@ -192,7 +192,7 @@ export function createRowEditor(
 
   const show = (): void => {
     const at = place();
-    const looked = headLookedAt(ctx);
+    const shownHead = shownHeadOf(ctx);
     const why = refusal();
     body.hidden = !at || Boolean(why);
     stepper.hidden = body.hidden;
@@ -200,17 +200,17 @@ export function createRowEditor(
     put(title, `attention row in ${name}`);
     put(
       note,
-      why ? "" : at ? "" : looked ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
+      why ? "" : at ? "" : shownHead ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
     );
     if (!at || why) {
       state.told("own_row");
       return;
     }
     const spec = current(at);
-    const own = answers.get<{ query: string; keys: string[] }>("own_row", { ...at });
+    const recordedRow = answers.get<{ query: string; keys: string[] }>("own_row", { ...at });
     const missing = answers.failure("own_row", { ...at });
-    body.hidden = !own;
-    if (!own) {
+    body.hidden = !recordedRow;
+    if (!recordedRow) {
       state.told(
         "own_row",
         NOT_HERE.test(missing ?? "")
@@ -219,9 +219,9 @@ export function createRowEditor(
       );
       return;
     }
-    labels = own.meta.keys;
-    before = Float32Array.from(floatsOf(own.buffers[0] as DataView));
-    put(title, `attention row of \u2068“${shortLabel(own.meta.query, 24)}”\u2069 in ${name}`);
+    labels = recordedRow.meta.keys;
+    before = Float32Array.from(floatsOf(recordedRow.buffers[0] as DataView));
+    put(title, `attention row of \u2068“${shortLabel(recordedRow.meta.query, 24)}”\u2069 in ${name}`);
     modes.choose(spec?.to ?? "as");
     const key = spec?.to === "one_hot" ? (spec.key ?? 0) : keyOf();
     onKey.data = `only on ${quoted(labels, key, ctx.options.indexBase)}`;
@@ -229,11 +229,11 @@ export function createRowEditor(
     free.hidden = spec?.to !== "free";
     if (live === null) slider.value = String(spec?.amount ?? 1);
     if (width > 0) strips.draw(labels, before, after, key, width);
-    told.textContent = "";
+    message.textContent = "";
     if (spec?.to === "free") tellFree(at);
     else {
       state.told("own_row");
-      if (spec?.to === "one_hot" && !before[key]) put(told, "This token may not read that key: its row stays.");
+      if (spec?.to === "one_hot" && !before[key]) put(message, "This token may not read that key: its row stays.");
     }
     say(-1);
   };
@@ -250,25 +250,21 @@ export function createRowEditor(
     slider.ariaValueText = moved.textContent;
     if (!row) return;
     if (row.movable < NOTHING) {
-      put(told, "This row has no free part: with so few keys, every other row changes the head's output.");
+      put(message, "This row has no free part: with so few keys, every other row changes the head's output.");
       return;
     }
     const specs = specsOf(ctx);
     const answer = live === null ? answers.get<Changed>("changed", { interventions: specs })?.meta : undefined;
     const size = `moved ${printed(slider.valueAsNumber * row.movable, false)} of the row`;
     const others = specs.length > 1 ? "with everything that is active, " : "";
-    put(told, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
-    if (!answer && live === null && answers.failure("changed", { interventions: specs })) put(told, size);
+    put(message, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
+    if (!answer && live === null && answers.failure("changed", { interventions: specs })) put(message, size);
   };
 
-  watchWidth(
-    element,
-    (now) => {
-      width = now;
-      show();
-    },
-    signal,
-  );
+  watchWidth(element, signal, (now) => {
+    width = now;
+    show();
+  });
   fill(readout.elements[0] as HTMLElement);
   return { element, show };
 }

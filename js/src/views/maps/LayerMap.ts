@@ -203,14 +203,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
     ArrowRight: step(0, 1),
     Enter: () => open(ctx.layered().source.layers.indexOf(ctx.layered().layer)),
   });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover", "layer")) point();
     else draw();

@@ -12,7 +12,7 @@ import type { Outcome } from "../../wire/wire.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 import { only, view } from "../base/view.ts";
 import { createContinuations } from "./predictions/continuations.ts";
-import { type Drawing, drawn, type Logits } from "./predictions/decoding.ts";
+import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
 import { percent } from "./predictions/percent.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
@@ -33,7 +33,7 @@ const MORE = 40;
 export const renderPredictions = view((ctx, root, signal) => {
   const alone = !root.classList.contains("aw-panel");
   const answers = createAnswers(ctx, signal, () => draw());
-  const [title, said, list, kept, help] = [
+  const [title, message, list, remainder, help] = [
     h("b.title"),
     h("div.line"),
     h("ol.predictions"),
@@ -62,7 +62,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   let shown: Outcome[] = [];
   let look = "";
 
-  const drawing = (): Drawing => ({
+  const drawing = (): SamplingOptions => ({
     temperature: Number(temperature.value),
     topK: Math.max(0, Math.round(Number(topK.value) || 0)),
     topP: Number(topP.value),
@@ -83,10 +83,10 @@ export const renderPredictions = view((ctx, root, signal) => {
     heading,
     change,
     recorded,
-    said,
+    message,
     controls,
     list,
-    kept,
+    remainder,
     more,
     help,
     continuations.element,
@@ -106,17 +106,17 @@ export const renderPredictions = view((ctx, root, signal) => {
       put(title, specs.length > 0 ? "predictions after the change" : "predictions");
       put(help, "The model of this trace predicts neither tokens nor classes here.");
     }
-    for (const part of [controls, list, kept, back]) part.hidden = items.length === 0;
+    for (const part of [controls, list, remainder, back]) part.hidden = items.length === 0;
     const args = position === null ? {} : { position };
-    const told = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
+    const answer = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
     const failure = answers.failure("outcomes", args) ?? "";
-    more.hidden = (told?.meta.ids.length ?? items.length) <= FEW;
+    more.hidden = (answer?.meta.ids.length ?? items.length) <= FEW;
     // Until the answer arrives, the predictions of the header.
-    if (told || position === null) rows(told?.meta ?? null, told?.buffers ?? []);
-    put(said, position === null ? "" : failure);
+    if (answer || position === null) rows(answer?.meta ?? null, answer?.buffers ?? []);
+    put(message, position === null ? "" : failure);
     back.hidden = position === null;
-    controls.hidden ||= !told || told.meta.multiple;
-    cuts.hidden = !told?.meta.title || told.meta.title === "class";
+    controls.hidden ||= !answer || answer.meta.multiple;
+    cuts.hidden = !answer?.meta.title || answer.meta.title === "class";
     put(warmth, drawing().temperature ? String(drawing().temperature) : "0: greedy");
     put(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
@@ -138,7 +138,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     const [logits, others] = buffers;
     let probabilities: ArrayLike<number> = items.map(({ probability }) => probability);
     shown = items;
-    put(kept, "");
+    put(remainder, "");
     if (told && logits && others) {
       const numbers = Float32Array.from({ length: told.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
       const rest = doublesOf(others);
@@ -146,9 +146,9 @@ export const renderPredictions = view((ctx, root, signal) => {
       if (told.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
       else {
         const all: Logits = { largest: numbers, rest, temperatures: told.temperatures, count: told.count };
-        const found = drawn(all, chosen);
-        probabilities = found.probabilities;
-        put(kept, keptWords(found, told, most));
+        const distribution = samplingDistribution(all, chosen);
+        probabilities = distribution.probabilities;
+        put(remainder, keptWords(distribution, told, most));
       }
       const { actual } = told;
       const rank = actual
@@ -251,13 +251,13 @@ export const renderPredictions = view((ctx, root, signal) => {
 });
 
 function keptWords(
-  { kept, mass, rest, exact, probabilities }: ReturnType<typeof drawn>,
+  { kept, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
   told: Told,
   most: number,
 ): string {
   if (told.count <= probabilities.length && kept === told.count) return "";
   let others = rest;
-  for (const one of probabilities.slice(most)) others += one;
+  for (const probability of probabilities.slice(most)) others += probability;
   const number = kept === null ? `more than ${probabilities.length}` : String(kept);
   const drawnFrom =
     kept === told.count ? "" : ` · sampled from ${number} of ${told.count}, with ${percent(mass)} of the mass`;

@@ -10,9 +10,9 @@ import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
-import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../base/filters.ts";
+import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
-import { withSaved } from "../base/savedFallback.ts";
+import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
@@ -46,7 +46,7 @@ export function hasManyTargets(ctx: ViewContext): boolean {
 }
 
 export const renderTokenStrip = view((around, root, signal) => {
-  const ctx = withSaved(around);
+  const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
   const units = createUnits(ctx, signal);
   const heading = createHeading(ctx, units.element, filterPlace(ctx));
@@ -82,7 +82,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
   let queries: Strip | null = null;
-  let built = "";
+  let builtFor = "";
   let bound = new AbortController();
   let reading: Reading | null = null;
   let hoveredKey = -1;
@@ -121,8 +121,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (!isBuilt(queryAxis, keyAxis, source, ctx.options, ctx.header())) return;
     const breaks = paragraphs(ctx, keyAxis);
     const name = JSON.stringify([source.query, source.key, source.kind, marks, queryAxis.labels, keyAxis, [...breaks]]);
-    if (name === built) return;
-    built = name;
+    if (name === builtFor) return;
+    builtFor = name;
     bound.abort();
     bound = new AbortController();
     fill(texts);
@@ -185,7 +185,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { special } = ctx.axisOf(source.key);
     const mean = counted.received();
     const { special: how } = tile?.meta.whole ? chosen : NOTHING_MORE;
-    const values = leavesOut(chosen) ? trimmed(mean, special, { ...chosen, special: how }, false) : mean;
+    const values = hidesValues(chosen) ? filteredRow(mean, special, { ...chosen, special: how }, false) : mean;
     return { values, all, exact: false, query, preview: false };
   };
 
@@ -227,10 +227,10 @@ export const renderTokenStrip = view((around, root, signal) => {
     } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
     const { layer, head } = ctx.resolved();
     // A cell read from its tile is worded as in the heatmap.
-    const whole = tiles.get(source.id, layer, head);
-    const left = whole && filtered(ctx, whole);
+    const unfiltered = tiles.get(source.id, layer, head);
+    const left = unfiltered && filtered(ctx, unfiltered);
     const tile = exact || query < 0 ? undefined : left;
-    const isOut = leavesOut(filtersOf(ctx));
+    const isOut = hidesValues(filtersOf(ctx));
     const pair = (i: number, sign: string): string => {
       const to = query >= 0 ? `${target} → ` : "";
       const name = `${to}${nameOf(ctx, source.key, i)}`;
@@ -315,8 +315,8 @@ function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
   const { axes, sources } = ctx.header();
   const { stack } = ctx.source();
   const source = sources.find((one) => one.unit === "paragraph" && one.stack === stack);
-  const found = axes[source?.key ?? ""];
-  if (!found || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
-  const inside = found.labels.map((_, i) => i).filter((i) => !found.special[i]);
-  return new Set(inside.slice(1).map((i) => translateIndex(i, found, axis)));
+  const paragraphAxis = axes[source?.key ?? ""];
+  if (!paragraphAxis || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
+  const inside = paragraphAxis.labels.map((_, i) => i).filter((i) => !paragraphAxis.special[i]);
+  return new Set(inside.slice(1).map((i) => translateIndex(i, paragraphAxis, axis)));
 }

@@ -89,8 +89,8 @@ export const renderStripTools = view((ctx, root, signal) => {
     hits.forEach(([from, to], i) => {
       for (let k = from; k <= to; k += 1) if (covered.get(k) !== 2) covered.set(k, i === now ? 2 : 1);
     });
-    const found = hits.length > 0 ? `${now + 1} of ${hits.length}` : "not found";
-    put(count, field.value.trim() ? found : "");
+    const hitWords = hits.length > 0 ? `${now + 1} of ${hits.length}` : "not found";
+    put(count, field.value.trim() ? hitWords : "");
     for (const button of [less, more]) button.disabled = hits.length < 2;
     flag(find, "data-idle", !field.value);
     paint();

@@ -21,7 +21,7 @@ export function countWords({ edges, found, share }: Flow, least: number, budget:
 }
 
 export function strongestWords(edges: readonly Edge[], nameOf: Named, levelOf: Named): string {
-  const said = edges
+  const phrases = edges
     .filter(({ query, key }) => query !== key)
     .slice(-3)
     .reverse()
@@ -29,11 +29,11 @@ export function strongestWords(edges: readonly Edge[], nameOf: Named, levelOf: N
       ({ level, query, key, mass }) =>
         `${nameOf(query)} after ${levelOf(level + 1)} ≈ ${percent(mass)} from ${nameOf(key)}`,
     );
-  return said.length ? `Strongest between different tokens: ${said.join("; ")}.` : "";
+  return phrases.length ? `Strongest between different tokens: ${phrases.join("; ")}.` : "";
 }
 
 /** `masses`: the shares of the input tokens in the token. */
-export function madeWords({ level, token }: Spot, masses: ArrayLike<number>, nameOf: Named, levelOf: Named): string {
+export function originWords({ level, token }: Spot, masses: ArrayLike<number>, nameOf: Named, levelOf: Named): string {
   if (level === 0) return `${nameOf(token)}, input.`;
   const from = largestOf(masses, 5).map((key) => `${nameOf(key)} ${percent(masses[key] ?? 0)}`);
   return `${nameOf(token)} after ${levelOf(level)} is made of ≈ ${from.join(", ")} of the input.`;

@@ -23,7 +23,7 @@ import type { Profile } from "./sources.ts";
 
 export interface Lines extends Pick<Figure, "element" | "plot"> {
   /** Draw values [line][layer] at a width of `width` px; `own`: each line has its own scale. */
-  draw(told: Profile, values: readonly number[][], own: boolean, width: number): void;
+  draw(profile: Profile, values: readonly number[][], own: boolean, width: number): void;
   /** Mark the selected and the hovered layer, and write the values at the hovered one, or else the selected one. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */

@@ -9,7 +9,7 @@ import { filtersOf } from "../../base/filters.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { shades } from "../../text/stripColour.ts";
-import type { Told } from "../rows.ts";
+import type { ExplanationRows } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
 
 const SOURCES = "sources (choose; Shift adds)";
@@ -17,15 +17,15 @@ const SOURCES = "sources (choose; Shift adds)";
 export interface ProfileStrips {
   element: HTMLElement;
   /** Build the strips if they differ from those on the page. */
-  build(told: Profile): void;
+  build(profile: Profile): void;
   /** Colour by the first line in the layer with this index, whose values are `row`, and mark the chosen sources. */
-  paint(told: Profile, row: Float32Array, place: number, some: readonly number[]): void;
+  paint(profile: Profile, row: Float32Array, place: number, some: readonly number[]): void;
 }
 
 export function createProfileStrips(
   ctx: ViewContext,
   signal: AbortSignal,
-  told: Told<Profile>,
+  explanations: ExplanationRows<Profile>,
   chosen: Sources,
 ): ProfileStrips {
   const element = h("div.texts");
@@ -42,7 +42,7 @@ export function createProfileStrips(
   return {
     element,
     build({ follows }) {
-      const axis = told.axis();
+      const axis = explanations.axis();
       const name = JSON.stringify([axis, follows]);
       if (name === built) return;
       built = name;

@@ -5,11 +5,11 @@ import { atEnd, fill, flag, h, put } from "../../../dom.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { shade } from "../../text/stripColour.ts";
-import { DONE } from "./maskingStrategies.ts";
+import { EFFECTS } from "./maskingStrategies.ts";
 import { rowOf } from "./request.ts";
 import type { Removal } from "./steps.ts";
 
-export interface Seen {
+export interface RemainingText {
   element: HTMLElement;
   /** The text of the shown source. */
   build(): void;
@@ -19,7 +19,11 @@ export interface Seen {
   point(): void;
 }
 
-export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token: number) => void): Seen {
+export function createRemainingText(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  choose: (token: number) => void,
+): RemainingText {
   const element = h("div.texts");
   let strip: Strip | null = null;
   let tokens: HTMLElement[] = [];
@@ -33,9 +37,11 @@ export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token
     ctx.selection.hover(token < 0 ? null : { unit, query: -1, key: token });
   };
   const colour = ({ order, weights }: Removal, box: HTMLElement): void => {
-    const own = order.map((token) => weights[token] ?? 0);
-    const [top, signed] = [peak(own), own.some((weight) => weight < 0)];
-    colours = new Map(order.map((token, i) => [token, top ? shade((own[i] ?? 0) / top, ctx.theme, signed) : ""]));
+    const orderedWeights = order.map((token) => weights[token] ?? 0);
+    const [top, signed] = [peak(orderedWeights), orderedWeights.some((weight) => weight < 0)];
+    colours = new Map(
+      order.map((token, i) => [token, top ? shade((orderedWeights[i] ?? 0) / top, ctx.theme, signed) : ""]),
+    );
     tokens = [...box.querySelectorAll<HTMLElement>(".aw-tok")];
   };
   const point = (): void => strip?.mark("aw-key", ctx.cell("hover")?.key ?? -1);
@@ -59,7 +65,7 @@ export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token
       const isMap = ctx.source().kind === "map";
       const hint = isMap ? "a token pins its row" : "a token moves the slider to its step";
       const name = strip.box.querySelector(".aw-strip-name");
-      const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : DONE[operator]}` : "";
+      const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : EFFECTS[operator]}` : "";
       if (name) put(name, `what the model still sees (${hint})${struck}`);
       const look = JSON.stringify([asked, built, ctx.theme]);
       const all = look !== coloured;

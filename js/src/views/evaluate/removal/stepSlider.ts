@@ -4,7 +4,7 @@ import { atEnd, h, keyboard, on, put } from "../../../dom.ts";
 
 const PLAY_EVERY_MS = 450;
 
-export interface Player {
+export interface StepSlider {
   element: HTMLElement;
   at(): number;
   /** The last step. */
@@ -16,7 +16,7 @@ export interface Player {
 }
 
 /** `moved` is called whenever the step changes. */
-export function createPlayer(signal: AbortSignal, moved: () => void): Player {
+export function createStepSlider(signal: AbortSignal, moved: () => void): StepSlider {
   const play = h("button.button", { type: "button" }, "▷ play");
   const slider = h("input.range", { type: "range", min: "0", step: "1", value: "0" });
   const beside = h("output");

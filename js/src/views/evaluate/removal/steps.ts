@@ -83,7 +83,7 @@ export function removalAt(
 }
 
 /** The value with all tokens. */
-export const wholeOf = ({ values }: Removal): number => values.gone[0] ?? NaN;
+export const valueWithAll = ({ values }: Removal): number => values.gone[0] ?? NaN;
 
 /** A value of the target, formatted. */
 export const valueWords = ({ score }: Removal, value = NaN): string =>

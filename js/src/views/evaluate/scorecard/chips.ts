@@ -29,8 +29,8 @@ export function createMethodChips(
   /** Show one method alone, or all if it already was alone in `before`. */
   const solo = (row: number, before: readonly string[]): void => {
     const names = rows.flatMap(([name, baseline], other) => (baseline || other === row ? [] : [name]));
-    const own = rows[row]?.[0] ?? "";
-    const alone = names.every((name) => before.includes(name)) && !before.includes(own);
+    const method = rows[row]?.[0] ?? "";
+    const alone = names.every((name) => before.includes(name)) && !before.includes(method);
     hide(alone ? [] : names);
   };
   on(element, signal, {

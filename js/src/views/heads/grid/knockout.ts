@@ -29,8 +29,8 @@ export function createKnockout(
     const source = ctx.source();
     const at = spotted();
     if (!at || !source.heads || source.kind !== "map") return;
-    const told = answers.get<{ refusal: string }>("interventions");
-    refusal = told?.meta.refusal ?? answers.failure("interventions") ?? "";
+    const answer = answers.get<{ refusal: string }>("interventions");
+    refusal = answer?.meta.refusal ?? answers.failure("interventions") ?? "";
     if (!refusal) knock(ctx, source.stack, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
     said();
   };

@@ -96,14 +96,14 @@ export function createKeyList(signal: AbortSignal): KeyList {
   let [names, measured] = [0, ""];
 
   const rowFor = (i: number): (typeof pool)[number] => {
-    let found = pool[i];
-    if (!found) {
+    let line = pool[i];
+    if (!line) {
       const [name, value] = [h("bdi.neuron-name"), h("span.neuron-value")];
-      found = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
-      pool.push(found);
-      space.append(found.line);
+      line = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
+      pool.push(line);
+      space.append(line.line);
     }
-    return found;
+    return line;
   };
 
   /** The numbers of the visible keys as an image, one pixel each. */

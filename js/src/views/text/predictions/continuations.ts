@@ -4,7 +4,7 @@ import type { ViewContext } from "../../../context.ts";
 import { fill, h, on, put, shortLabel } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
-import type { Drawing } from "./decoding.ts";
+import type { SamplingOptions } from "./decoding.ts";
 import { percent } from "./percent.ts";
 
 interface Told {
@@ -18,7 +18,7 @@ export function createContinuations(
   _: ViewContext,
   answers: Answers,
   signal: AbortSignal,
-  drawing: () => Drawing,
+  drawing: () => SamplingOptions,
 ): { element: HTMLElement; show(offered: boolean): void } {
   const how = h(
     "select.button",
@@ -31,17 +31,17 @@ export function createContinuations(
   const write = h("button.button", { type: "button" }, "write");
   const stop = h("button.button", { type: "button" }, "Cancel");
   const several = h("label.field", many, "texts of");
-  const [said, note, list] = [h("div.line", { role: "status" }), h("div.line"), h("ol.written")];
+  const [message, note, list] = [h("div.line", { role: "status" }), h("div.line"), h("ol.written")];
   const element = h(
     "details.section",
     h("summary", "continuations"),
     h("div.row", how, several, h("label.field", length, "tokens"), write, stop),
     note,
-    said,
+    message,
     list,
   );
   /** The arguments of the last request. */
-  let asked: Record<string, unknown> | null = null;
+  let request: Record<string, unknown> | null = null;
   let seed = 0;
   let drawn = "";
 
@@ -51,12 +51,12 @@ export function createContinuations(
     const { temperature, topK, topP } = drawing();
     const way = how.value === "sample" && temperature === 0 ? "greedy" : how.value;
     const n = way === "greedy" ? 1 : number_(many);
-    asked = { how: way, n, length: number_(length) };
-    if (way === "sample") asked = { ...asked, temperature, top_k: topK, top_p: topP, seed: seed++ };
+    request = { how: way, n, length: number_(length) };
+    if (way === "sample") request = { ...request, temperature, top_k: topK, top_p: topP, seed: seed++ };
     answers.retry(TOPIC);
     show(true);
     // Request it here, not on every redraw.
-    answers.get(TOPIC, asked);
+    answers.get(TOPIC, request);
     show(true);
   };
   const words = (): string => {
@@ -80,19 +80,19 @@ export function createContinuations(
     if (!offered) return;
     several.hidden = how.value === "greedy";
     put(note, words());
-    const job = asked && answers.job(TOPIC);
-    const told = asked && !job ? answers.get<Told>(TOPIC, asked) : undefined;
+    const job = request && answers.job(TOPIC);
+    const answer = request && !job ? answers.get<Told>(TOPIC, request) : undefined;
     stop.hidden = !job;
     write.disabled = Boolean(job);
-    put(write, how.value === "sample" && told ? "sample again" : "write");
-    const failure = (asked && answers.failure(TOPIC, asked)) ?? "";
+    put(write, how.value === "sample" && answer ? "sample again" : "write");
+    const failure = (request && answers.failure(TOPIC, request)) ?? "";
     const waits =
       job?.done === null ? "waits for the running cell" : `${job?.done ?? 0} of ${job?.total ?? "?"} tokens`;
-    put(said, job ? waits : failure);
-    const look = JSON.stringify(told?.meta ?? null);
-    if (look === drawn || (!told && !failure)) return;
+    put(message, job ? waits : failure);
+    const look = JSON.stringify(answer?.meta ?? null);
+    if (look === drawn || (!answer && !failure)) return;
     drawn = look;
-    fill(list, ...(told?.meta.items ?? []).map(item));
+    fill(list, ...(answer?.meta.items ?? []).map(item));
   };
   on(write, signal, { click: ask });
   on(stop, signal, { click: () => answers.cancel(TOPIC) });

@@ -84,14 +84,14 @@ export function createSurprisal(
     element.hidden = !offered;
     chosen = now;
     if (!offered || !element.open) return;
-    const told = answers.get<Told>(TOPIC);
+    const answer = answers.get<Told>(TOPIC);
     const why = answers.failure(TOPIC);
     if (why) put(readout, why);
-    const [buffer] = told?.buffers ?? [];
-    if (!told || !buffer) return;
-    if (built !== told.meta) {
-      built = told.meta;
-      build(told.meta, buffer);
+    const [buffer] = answer?.buffers ?? [];
+    if (!answer || !buffer) return;
+    if (built !== answer.meta) {
+      built = answer.meta;
+      build(answer.meta, buffer);
     }
     const top = peak(values);
     const colour = shades(ctx.theme, false);
