@@ -4,7 +4,7 @@
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
-import { atEnd, fill, h, isOutside, on, whenShown } from "./dom.ts";
+import { atEnd, h, isOutside, on, setChildren, whenShown } from "./dom.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles/core.css";
 import { settleTableCell } from "./tableCells.ts";
@@ -45,7 +45,7 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
     let end = new AbortController();
     const showError = (error: unknown): void => {
       const why = error instanceof Error ? error.message : String(error);
-      fill(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
+      setChildren(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
       console.error(error);
     };
     /** Rejects if the store or the selection does not arrive. */
@@ -56,29 +56,29 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       let ctx: ViewContext | undefined;
       try {
         ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views);
-        if (!drawSignal.aborted) show(ctx, drawSignal);
+        if (!drawSignal.aborted) renderView(ctx, drawSignal);
       } catch (error) {
         if (drawSignal.aborted) return;
         if (!ctx) throw error;
         showError(error);
       }
     };
-    const show = (ctx: ViewContext, mine: AbortSignal): void => {
+    const renderView = (ctx: ViewContext, signal: AbortSignal): void => {
       const follow = (): void => {
         root.dataset.awTheme = ctx.theme;
       };
       follow();
-      ctx.onChange(mine, (changed) => {
+      ctx.onChange(signal, (changed) => {
         if (changed.has("theme")) follow();
       });
-      on(document, mine, {
+      on(document, signal, {
         pointerdown: (event) => {
           if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
         },
       });
       const render = views[name];
       if (!render) throw new Error(`there is no view ${name}`);
-      atEnd(mine, render(ctx, root));
+      atEnd(signal, render(ctx, root));
       const corner = h("div");
       root.append(corner);
       views.Tools?.(ctx, corner);

@@ -76,7 +76,7 @@ test("no more edges than the budget are drawn, and what they carry is told", () 
   const all = everyEdge(steps, 0, Infinity);
   const some = everyEdge(steps, 0, 5);
   assert.equal(all.edges.length, 48);
-  assert.equal(some.found, 48);
+  assert.equal(some.count, 48);
   const between = all.edges.filter(({ query, key }) => query !== key);
   const masses = (edges: typeof between): number[] => rounded(edges.map(({ mass }) => mass));
   assert.deepEqual(masses(some.edges), masses(between.slice(-5)), "the strongest between tokens are kept");

@@ -1,6 +1,6 @@
 /** Everything in one output: the controls, the whole model, one head, the text, and the prediction. */
 
-import { createWatch, fill, flag, h, on, put } from "../dom.ts";
+import { createWatch, h, on, setChildren, setFlag, setText } from "../dom.ts";
 import { createAnswers } from "../wire/answers.ts";
 import { filterPlace } from "./base/filters.ts";
 import { createMenu } from "./base/menu.ts";
@@ -47,16 +47,16 @@ export const renderExplorer = view((ctx, root, signal) => {
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
-  fill(root, ...heading.elements, message, specs, body);
+  setChildren(root, ...heading.elements, message, specs, body);
   const answers = createAnswers(ctx, signal, () => undefined);
   onK(root, signal, () => {
     const at = shownHeadOf(ctx);
     const why =
       answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
-    if (!at || typeof at.head !== "number") put(message, "Choose one head first: then k knocks it out.");
-    else if (why) put(message, `No head can be knocked out: it ${why}.`);
+    if (!at || typeof at.head !== "number") setText(message, "Choose one head first: then k knocks it out.");
+    else if (why) setText(message, `No head can be knocked out: it ${why}.`);
     else {
-      put(message, "");
+      setText(message, "");
       knock(ctx, at.source.stack, at.layer, at.head, "zero");
     }
   });
@@ -82,7 +82,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     layers.hidden = !attributed || ctx.layered().source.layers.length < 2;
     const removal = body.querySelector<HTMLElement>("[data-of=RemovalView]");
     if (removal) removal.hidden = header.predictions.items.length === 0;
-    flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
+    setFlag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
   answers.get("interventions"); // fetched early, so that it is there when needed
   update();
@@ -98,6 +98,6 @@ export const renderExplorer = view((ctx, root, signal) => {
   features.hidden = !saes;
   return (changed) => {
     if (!only(changed, "hover")) update();
-    if (changed.has("head") || changed.has("interventions")) put(message, "");
+    if (changed.has("head") || changed.has("interventions")) setText(message, "");
   };
 });

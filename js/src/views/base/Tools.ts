@@ -1,6 +1,6 @@
 /** The menu in the corner of every view: export as picture or table, and the list of keys. */
 
-import { atEnd, fill, h, keyboard, on, put } from "../../dom.ts";
+import { atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { download, toPng, toSvg } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { describeView } from "./verbalise.ts";
@@ -53,10 +53,10 @@ export const renderTools = view((ctx, root, signal) => {
     const el = h("button.tools-item", { type: "button" }, label);
     on(el, signal, {
       click: () => {
-        put(message, "");
+        setText(message, "");
         Promise.resolve()
           .then(act)
-          .catch((error: Error) => put(message, error.message));
+          .catch((error: Error) => setText(message, error.message));
       },
     });
     return el;
@@ -99,7 +99,7 @@ export const renderTools = view((ctx, root, signal) => {
     if (text) {
       download(`${fileName(shown)}${why ? "-approximate" : ""}.csv`, new Blob([text], { type: "text/csv" }));
       open(false);
-    } else if (why) put(message, why);
+    } else if (why) setText(message, why);
     else return;
     answers.retry("csv", true);
     wanted = null;
@@ -119,7 +119,7 @@ export const renderTools = view((ctx, root, signal) => {
     item("Values (CSV)", () => {
       wanted = values();
       handOver();
-      if (wanted) put(message, "asking the kernel …");
+      if (wanted) setText(message, "asking the kernel …");
     }),
     message,
     h("div.tools-title", "Keys"),
@@ -129,9 +129,9 @@ export const renderTools = view((ctx, root, signal) => {
     if (!panel.hidden === is) return;
     panel.hidden = !is;
     button.ariaExpanded = String(is);
-    put(message, "");
+    setText(message, "");
     if (!is) return;
-    fill(
+    setChildren(
       keys,
       ...keysOf(shown).flatMap(([place, lines]) => [h("dt", place), ...lines.map((line) => h("dd", line))]),
       h("dt", "everywhere"),
@@ -153,7 +153,7 @@ export const renderTools = view((ctx, root, signal) => {
     let words = "";
     if (finds(OF_OTHERS)) words = shown.querySelector(".aw-readout")?.textContent ?? "";
     else if (finds(OF_MAPS) && ctx.header().sources.length > 0) words = describeView(ctx);
-    put(summary, words);
+    setText(summary, words);
     for (const el of [shown, ...shown.querySelectorAll("[role=application]")]) {
       if (words) el.setAttribute("aria-describedby", summary.id);
       else el.removeAttribute("aria-describedby");
@@ -161,7 +161,7 @@ export const renderTools = view((ctx, root, signal) => {
   };
   atEnd(signal, () => clearTimeout(resting));
   root.classList.add("aw-tools");
-  fill(root, button, panel, summary);
+  setChildren(root, button, panel, summary);
   on(button, signal, { click: () => open(Boolean(panel.hidden)) });
   keyboard(root, signal, { Escape: close });
   on(root, signal, {

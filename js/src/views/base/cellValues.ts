@@ -12,7 +12,7 @@ export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;
 
 /** Keeps the most recently requested row. `arrived` is called when it arrives. */
 export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRows {
-  let here = "";
+  let loaded = "";
   let values: Float32Array | undefined;
   let requested = "";
   let filteredFor = "";
@@ -21,7 +21,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   const filter = (row: number): Float32Array | undefined => {
     const filters = filtersOf(ctx);
     const source = ctx.source();
-    const wanted = JSON.stringify([here, filters]);
+    const wanted = JSON.stringify([loaded, filters]);
     if (filteredFor !== wanted && values) {
       filteredFor = wanted;
       const { special } = ctx.axisOf(source.query);
@@ -40,13 +40,13 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
     if (requested !== name || ctx.signal.aborted) return;
     requested = ""; // no values: requested again on the next change
     if (!exactRow) return;
-    [here, values] = [name, exactRow];
+    [loaded, values] = [name, exactRow];
     arrived();
   };
   return (row, ask) => {
     const { source, layer, head } = ctx.resolved();
     const name = [source.id, layer, head, row].join();
-    if (name === here) return filter(row);
+    if (name === loaded) return filter(row);
     if (ask && requested !== name) void fetch(name, row);
     return undefined;
   };

@@ -1,6 +1,6 @@
 /** The form for a view's filters and colours, and a summary of them. */
 import { PALETTES } from "../../colour.ts";
-import { fill, h, keyboard, on, put } from "../../dom.ts";
+import { h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import type { Filters, Source } from "../../wire/wire.ts";
 import { filtersOf, hidesValues, setFilters } from "./filters.ts";
@@ -103,7 +103,7 @@ export const renderFilters = view((ctx, root, signal) => {
       button.focus();
     },
   });
-  fill(root, box, words);
+  setChildren(root, box, words);
   return (changed) => {
     if (only(changed, "hover", "pinned", "tiles", "layer", "head")) return;
     const source = ctx.source();
@@ -111,15 +111,15 @@ export const renderFilters = view((ctx, root, signal) => {
     const [first = "", ...others] = Object.keys(PALETTES[source.signed ? 1 : 0]);
     if (first !== drawnState) {
       drawnState = first;
-      fill(palette, h("option", { value: "" }, first), ...others.map((value) => h("option", { value }, value)));
+      setChildren(palette, h("option", { value: "" }, first), ...others.map((value) => h("option", { value }, value)));
     }
     special.value = filters.special;
     mass.value = String(100 * filters.mass);
-    put(share, `${Number((100 * filters.mass).toFixed(1))} %`);
+    setText(share, `${Number((100 * filters.mass).toFixed(1))} %`);
     if (Number(least.value) !== filters.least) least.value = filters.least ? String(filters.least) : "";
     palette.value = others.includes(filters.palette) ? filters.palette : "";
     [scale.value, extent.value] = [filters.scale, filters.extent];
     all.disabled = !hidesValues(filters);
-    put(words, filterWords(filters, source));
+    setText(words, filterWords(filters, source));
   };
 });

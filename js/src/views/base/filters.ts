@@ -68,14 +68,14 @@ const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
 /** A tile with the filters applied; the same object as long as tile and filters are the same. */
 export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx), source = ctx.source()): Tile {
   if (!hidesValues(filters) || tile.meta.whole) return tile; // cells that share a code cannot be told apart
-  const look = JSON.stringify(filters);
+  const filtersKey = JSON.stringify(filters);
   const [first, second] = MADE.get(tile) ?? [];
-  let version = first?.look === look ? first : second;
-  if (version?.look !== look) {
+  let version = first?.look === filtersKey ? first : second;
+  if (version?.look !== filtersKey) {
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const drops = (row: number): boolean =>
       source.kind === "map" && filters.special !== "show" && Boolean(query.special[row]);
-    version = { look, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
+    version = { look: filtersKey, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
     MADE.set(tile, first ? [version, first] : [version]);
   }
   return version.tile;

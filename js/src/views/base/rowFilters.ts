@@ -47,7 +47,7 @@ export function createRowFilters(ctx: ViewContext): RowFilters {
     of(rows, filters, special, shares) {
       if (!hidesValues(filters)) return rows;
       const now = [rows, special, filters.special, filters.mass, filters.least];
-      if (now.some((one, i) => one !== from[i])) {
+      if (now.some((values, i) => values !== from[i])) {
         from = now;
         filteredRows = rows.map((row, i) => filteredRow(row, special, filters, Boolean(shares[i])));
       }

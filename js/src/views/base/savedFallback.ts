@@ -14,7 +14,7 @@ export function withSavedFallback(ctx: ViewContext): ViewContext {
     if (tiles.status().state !== "no-kernel" || tiles.get(source.id, layer, head)) return wanted;
     const layersByDistance = [...source.layers].sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer));
     for (const other of [head, "mean"] as HeadKey[]) {
-      const savedLayer = layersByDistance.find((one) => tiles.get(source.id, one, other));
+      const savedLayer = layersByDistance.find((candidate) => tiles.get(source.id, candidate, other));
       if (savedLayer === undefined) continue;
       const words = `${placeWords(ctx, layer, head)} was not saved: showing ${placeWords(ctx, savedLayer, other)}`;
       return { source, layer: savedLayer, head: other, notes: [...notes, words] };

@@ -1,7 +1,7 @@
 /** Lines over layers or steps: an SVG picture with two axes and a label at the end of every line. */
 
 import type { Theme } from "../../colour.ts";
-import { fill, flag, h, thinned } from "../../dom.ts";
+import { h, setChildren, setFlag, thinned } from "../../dom.ts";
 import { roundUp, tickText } from "../../numbers.ts";
 import { textWidth } from "../maps/labels.ts";
 import { rule, svg } from "./svg.ts";
@@ -210,8 +210,8 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
   const beside = labelsAreBeside(width);
   const wanted = ends.map(({ y }) => y);
   const heights = spreadOut(wanted, LINE, top + 4, bottom);
-  flag(legend, "data-beside", beside);
-  fill(
+  setFlag(legend, "data-beside", beside);
+  setChildren(
     legend,
     ...ends.map(({ name, value, look, title = "" }, line) => {
       const item = h("li", drawSwatch(look), h("span.profile-name", { title }, name), " ", h("b", value));

@@ -3,7 +3,7 @@
  * rank the text. A click on a cell compares two of them.
  */
 
-import { assign, fill, flag, h, on, put } from "../../dom.ts";
+import { assign, h, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
@@ -53,7 +53,7 @@ export const renderCompareView = view((ctx, root, signal) => {
 
   root.classList.add("aw-compare");
   root.role = "group";
-  fill(root, ...heading.elements, slider, body);
+  setChildren(root, ...heading.elements, slider, body);
 
   const draw = (): void => {
     explanations.read(strips.element, readout);
@@ -64,8 +64,8 @@ export const renderCompareView = view((ctx, root, signal) => {
     if (!meta) return;
     const { length } = meta.names;
     if (pair && Math.max(...pair) >= length) pair = null;
-    put(all, `show all ${length}`);
-    flag(body, "data-many", length > MOST_BESIDE);
+    setText(all, `show all ${length}`);
+    setFlag(body, "data-many", length > MOST_BESIDE);
     strips.build(meta.names);
     if (!stale) {
       paint();

@@ -3,7 +3,7 @@
  * or pinned token shows where its mass comes from.
  */
 
-import { assign, createWatch, fill, flag, h, keyboard, on, put, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
 import type { Tile } from "../../wire/tile.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { navigation, plural } from "../base/navigation.ts";
@@ -46,7 +46,7 @@ export const renderFlowView = view((ctx, root, signal) => {
 
   root.classList.add("aw-flow");
   root.role = "group";
-  fill(
+  setChildren(
     root,
     ...heading.elements,
     h("div.row", h("label.field", "edges of at least", slider, least, "of the mass")),
@@ -139,7 +139,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
 
   const say = (at: Spot | null, flow: Flow): void => {
-    put(counts, countWords(flow, atLeast(), BUDGET, at !== null));
+    setText(counts, countWords(flow, atLeast(), BUDGET, at !== null));
     const words = at
       ? originWords(at, flow.masses[0] ?? [], named, levelName)
       : strongestWords(flow.edges, named, levelName);
@@ -154,10 +154,10 @@ export const renderFlowView = view((ctx, root, signal) => {
       `${counted(source.layers.length, "layer")} · ${plural(source.unit)}, input at the bottom`,
     );
     assign(root, { ariaLabel: `${title}: tokens by layers` });
-    put(least, percent(atLeast()));
+    setText(least, percent(atLeast()));
     const missing = collect();
     layout();
-    flag(plot, "data-stale", missing > 0);
+    setFlag(plot, "data-stale", missing > 0);
     if (missing) {
       const why = source.layers.map((layer) => tiles.failure(source.id, layer, "-")).find(Boolean);
       readout.show(why || tiles.status().message || `fetching ${missing} layers …`, Boolean(why));

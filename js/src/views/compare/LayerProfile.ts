@@ -3,7 +3,7 @@
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
-import { assign, createWatch, fill, h, keyboard, on, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setChildren, watchWidth } from "../../dom.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -32,7 +32,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
 
   root.classList.add("aw-profile");
   root.role = "group";
-  fill(
+  setChildren(
     root,
     ...heading.elements,
     h("div.row", explanations.scales),

@@ -1,7 +1,7 @@
 /** How similarly every two explanations rank the text, by one measure, and what that does and does not show. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, createWatch, flag, h, on, put } from "../../dom.ts";
+import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
@@ -68,16 +68,16 @@ export function createAgreement(
       const ranked = all ? flags.length : flags.filter((one) => !one).length;
       assign(table.element, { hidden: ranked < 2 });
       if (ranked < 2) {
-        put(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
+        setText(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
         return;
       }
       const by = anySigned && size.checked ? "magnitude" : "value";
       const wanted = { ...args, special: all, by };
       const agreements = explanations.answers.get<Agreements>("agreement", wanted);
-      flag(table.element, "data-stale", !agreements);
+      setFlag(table.element, "data-stale", !agreements);
       if (!agreements) {
         const why = explanations.answers.failure("agreement", wanted);
-        put(about, why ? `No agreement: ${why}` : "");
+        setText(about, why ? `No agreement: ${why}` : "");
         return;
       }
       const { meta } = agreements;
@@ -88,8 +88,8 @@ export function createAgreement(
         : " 1: the same order, 0: none, −1: reversed.";
       const small = mass < 1 || least > 0 ? " Values that the filters hide for their size are ranked as well." : "";
       const warn = meta.warning ? ` ${meta.warning}.` : "";
-      put(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
-      put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
+      setText(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
+      setText(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
     },
   };
 }

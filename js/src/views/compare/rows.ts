@@ -4,7 +4,7 @@
  */
 
 import type { ViewContext } from "../../context.ts";
-import { flag } from "../../dom.ts";
+import { setFlag } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { filtersOf, setFilters } from "../base/filters.ts";
@@ -84,7 +84,7 @@ export function createRows<T extends Said>(
       const wanted = args();
       const answer = answers.get<T>(topic, wanted);
       explanations.stale = !answer;
-      flag(element, "data-stale", !answer);
+      setFlag(element, "data-stale", !answer);
       if (!answer) {
         const { text, done, total } = answers.job(topic) ?? { text: "reading" };
         const why = answers.failure(topic, wanted);

@@ -3,7 +3,7 @@
  * sees. One request covers all steps; the slider acts in the browser.
  */
 
-import { fill, flag, h, on, put, shortLabel, watchWidth } from "../../dom.ts";
+import { h, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
@@ -61,13 +61,13 @@ export const renderRemovalView = view((ctx, root, signal) => {
 
   root.classList.add("aw-removal");
   root.role = "group";
-  fill(root, ...heading.elements, ...(alone ? [layers] : []), state.element, body);
+  setChildren(root, ...heading.elements, ...(alone ? [layers] : []), state.element, body);
   if (alone) renderLayerSlider(ctx.child({ title: "" }), layers);
 
   const read = (): void => {
     const [answer, topic, failure] = removalAt(answers, requestOf(ctx));
-    flag(body, "data-stale", !answer);
-    state.told(topic, failure);
+    setFlag(body, "data-stale", !answer);
+    state.show(topic, failure);
     removal = answer ?? removal;
     body.hidden = !removal;
     if (answer) player.until(answer.steps.length - 1);
@@ -117,7 +117,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     const verb = isKept ? "kept" : "removed";
     const named = `“${shortLabel(target, 40)}”`;
     const what = score === "probability" ? `probability of ${named}` : named;
-    put(
+    setText(
       caption,
       `${what} (${title}) ${isKept ? "with only the top k" : "without the top k"} ${plural(unit)} · ${strategyName(done)}: ${EFFECTS[done]}`,
     );

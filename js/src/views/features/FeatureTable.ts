@@ -1,6 +1,6 @@
 /** The features of an SAE as a table to search, sort, name and choose from. Only visible rows are in the page. */
 
-import { fill, flag, h, keyboard, on, put, quoted } from "../../dom.ts";
+import { h, keyboard, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
@@ -88,10 +88,10 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   root.classList.add("aw-feature-table");
   root.role = "group";
   root.ariaLabel = "table of features";
-  fill(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
+  setChildren(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
 
   const value = (row: Row): number => (here instanceof Map ? here.get(row.feature) : here[row.feature]) ?? 0;
-  const look = (): { of: number; sae: Sae | undefined } => {
+  const current = (): { of: number; sae: Sae | undefined } => {
     const of = shownSae(ctx);
     return { of, sae: optionsOf(ctx).saes?.[of] };
   };
@@ -126,13 +126,13 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    const { of, sae } = look();
+    const { of, sae } = current();
     if (!sae) return;
-    put(title, ctx.options.title || `features${sae.site ? ` of ${sae.site}` : ""}`);
+    setText(title, ctx.options.title || `features${sae.site ? ` of ${sae.site}` : ""}`);
     const activations = activationsOf(ctx, answers);
     const stats = sae.counted ? answers.get<Columns>("columns", { of }) : undefined;
     const { unit } = sae.onText ? axisOfText(ctx, sae) : { unit: "" };
-    state.told(
+    state.show(
       sae.onText ? "activations" : "columns",
       (sae.onText && answers.failure("activations", { of, unit })) ||
         answers.failure("columns", { of }) ||
@@ -147,13 +147,13 @@ export const renderFeatureTable = view((ctx, root, signal) => {
           ? activations.largest
           : new Map(activations.fired[token]?.map((f) => [f.feature, f.activation]));
       const labels = axisOfText(ctx, sae).axis.labels;
-      put(
+      setText(
         where,
         token === undefined
           ? `activation: the largest in this text; pin a ${unit} to see those on it`
           : `activation on ${quoted(labels, token, ctx.options.indexBase)}`,
       );
-    } else put(where, "");
+    } else setText(where, "");
     columns = ["feature", "name", ...(sae.counted ? (["token"] as const) : [])];
     if (sae.onText) columns.push("here");
     if (sae.counted) columns.push("density", "maximum");
@@ -171,7 +171,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
         (sae.names[feature] ?? "").toLowerCase().includes(wanted),
     );
     rows.sort(order(sae));
-    put(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
+    setText(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
     scroll.ariaRowCount = String(rows.length + 1);
     scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
     heads();
@@ -202,7 +202,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const focused = head.contains(document.activeElement)
       ? [...head.querySelectorAll("button")].indexOf(document.activeElement as HTMLButtonElement)
       : -1;
-    fill(head, ...cells);
+    setChildren(head, ...cells);
     if (focused >= 0) head.querySelectorAll("button")[focused]?.focus();
   };
 
@@ -225,7 +225,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
 
   /** Only the visible rows and a few around them. */
   const draw = (): void => {
-    const { of, sae } = look();
+    const { of, sae } = current();
     if (!sae) return;
     if (space.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return; // being named
     const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - 2);
@@ -247,11 +247,11 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       );
       el.dataset.feature = String(row.feature);
       el.ariaSelected = String(row.feature === shown);
-      flag(el, "data-active", first + i === active);
+      setFlag(el, "data-active", first + i === active);
       el.style.top = `${(first + i) * ROW}px`;
       return el;
     });
-    fill(space, ...elements);
+    setChildren(space, ...elements);
     scroll.setAttribute("aria-activedescendant", `${id}${active}`);
   };
   const id = `aw-${Math.random()}-`;
@@ -299,6 +299,6 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   return (changed) => {
     // Do not sort thousands of rows because the pointer moves in another view.
     if (only(changed, "feature")) draw();
-    else if (look().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
+    else if (current().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
   };
 });

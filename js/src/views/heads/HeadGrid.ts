@@ -8,12 +8,12 @@ import {
   atEnd,
   createWatch,
   density,
-  fill,
-  flag,
   h,
   keyboard,
   on,
   place,
+  setChildren,
+  setFlag,
   setSizes,
   spotAt,
   thinned,
@@ -73,7 +73,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let width = 0;
   let inView = false;
   let side = 0;
-  let drawn = "";
+  let drawnKey = "";
   const isOffered = createWatch();
   let sheet: ThumbSheet | undefined;
   let peaks: number[][] = [];
@@ -83,7 +83,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let spot: [number, number] | null = null;
 
   root.classList.add("aw-headgrid");
-  fill(
+  setChildren(
     root,
     ...heading.elements,
     ...controls.elements,
@@ -126,12 +126,12 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const { palette, scale: mode, extent } = filtersOf(ctx);
     scale.follow(mode || "sqrt", extent === "all");
     const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
-    const look = [source.id, rows, cols, width, ...how].join("|");
-    if (look !== drawn || thumbs !== sheet) {
+    const stateKey = [source.id, rows, cols, width, ...how].join("|");
+    if (stateKey !== drawnKey || thumbs !== sheet) {
       if (thumbs && thumbs !== sheet) peaks = peaksOf(thumbs);
-      [drawn, sheet] = [look, thumbs];
+      [drawnKey, sheet] = [stateKey, thumbs];
       layOut(source);
-      flag(plot, "data-empty", !thumbs || source.computed !== null || lacking(source) !== null);
+      setFlag(plot, "data-empty", !thumbs || source.computed !== null || lacking(source) !== null);
       plot.ariaBusy = String(!thumbs);
       const foot = thumbs && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
       if (thumbs) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, thumbs));
@@ -187,11 +187,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       free = i * side + 13;
       return true;
     });
-    fill(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
+    setChildren(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
     const all =
       isValued || (statistic && order === "within") ? [] : (source.heads ?? []).map((head) => ctx.headName(head));
     const shownHeads = thinned(all.length, side, 8 + 7 * (all.at(-1)?.length ?? 0));
-    fill(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
+    setChildren(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
   };
 
   /** A bar below every thumbnail for its statistic. */

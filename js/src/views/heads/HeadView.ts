@@ -3,7 +3,7 @@
  * without a current token, the strongest pairs.
  */
 import type { Change } from "../../context.ts";
-import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../../dom.ts";
+import { atEnd, h, keyboard, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import type { Axis, Cell, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
 import { filterPlace, filtersOf } from "../base/filters.ts";
 import { headAddress, moveLayer, plural, stacksOf, whereWords } from "../base/navigation.ts";
@@ -100,7 +100,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   });
   const controls = h("div.row.hv-controls", chips.element, everything, budget, between.element);
   const sides = h("div.hv-sides", { "aria-hidden": "true" }, ...names);
-  fill(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
+  setChildren(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
   renderLayerSlider(ctx.child({ title: "" }), slider);
 
   // ---- the current token ----
@@ -169,9 +169,9 @@ export const renderHeadView = view((ctx, root, signal) => {
 
   const layOut = (query: Axis, key: Axis): void => {
     const { source } = ctx.resolved();
-    const look = [query, key, source.causal, width, heads.length, between.value()];
-    if (look.every((one, i) => one === laidOut[i])) return;
-    laidOut = look;
+    const layoutState = [query, key, source.causal, width, heads.length, between.value()];
+    if (layoutState.every((one, i) => one === laidOut[i])) return;
+    laidOut = layoutState;
     pairs = pairsOf(query, key, between.value(), source.causal);
     const count = Math.max(pairs.rows, pairs.cols);
     const row = Math.floor(Math.max(18, Math.min(26, 520 / count)));
@@ -208,10 +208,10 @@ export const renderHeadView = view((ctx, root, signal) => {
     const token = currentToken();
     const missing = numbers.missing(token);
     const why = numbers.why();
-    flag(plot, "data-stale", missing);
+    setFlag(plot, "data-stale", missing);
     plot.ariaBusy = String(missing);
     busy.hidden = !missing;
-    put(busy, why);
+    setText(busy, why);
     // The picture of another map would be wrong, even dimmed.
     if (!missing || painted !== source.id || !why.startsWith("loading")) lines.clear();
     if (!missing) {
@@ -268,7 +268,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     } else if (all?.shown.length) text = `strongest: ${edgeWords(names, all.shown)}`;
     readout.show(text, spoken || root.contains(document.activeElement));
     const [first, last] = columns.query.range();
-    put(caption, captionWords(names, all, last - first, numbers.huge() ? -1 : numbers.count(), numbers.why()));
+    setText(caption, captionWords(names, all, last - first, numbers.huge() ? -1 : numbers.count(), numbers.why()));
   };
 
   const words = (query: Axis, key: Axis): void => {
@@ -281,11 +281,11 @@ export const renderHeadView = view((ctx, root, signal) => {
     const stacks = ctx.options.stack ? [] : stacksOf(ctx.header(), source.method);
     stack.hidden = stacks.length < 2;
     if (stack.childElementCount !== stacks.length) {
-      fill(stack, ...stacks.map((name) => h("option", { value: name }, name)));
+      setChildren(stack, ...stacks.map((name) => h("option", { value: name }, name)));
     }
     stack.value = source.stack;
     between.element.hidden = !isPair(query, key);
-    names.forEach((el, i) => void put(el, kind[i] as string));
+    names.forEach((el, i) => void setText(el, kind[i] as string));
     everything.ariaPressed = String(showsAll);
     everything.hidden = numbers.huge();
     budget.hidden = numbers.huge() || !showsAll;

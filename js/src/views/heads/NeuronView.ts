@@ -3,7 +3,7 @@
  * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
  */
 
-import { atEnd, fill, h, type KeyHandlers, keyboard, on, put, quoted, watchWidth } from "../../dom.ts";
+import { atEnd, h, type KeyHandlers, keyboard, on, quoted, setChildren, setText, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { headWords } from "../base/navigation.ts";
@@ -39,9 +39,9 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const trouble = h("div.warning.status", { role: "status" });
   const readout = createReadout();
   const button = (text: string, label: string, act: () => void): HTMLElement => {
-    const button = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(button, signal, { click: act });
-    return button;
+    const element = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
+    on(element, signal, { click: act });
+    return element;
   };
   const pair = h(
     "div.row",
@@ -62,7 +62,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const body = h("div.neuron-body", lanes.plot, keys.list);
   root.classList.add("aw-neuron");
   root.role = "region";
-  fill(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
+  setChildren(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
   ctx.views.LayerSlider?.(ctx.child({ title: "" }), controls);
 
   const answers = createAnswers(ctx, signal, () => update());
@@ -100,7 +100,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const update = (): void => {
     const at = place();
     const answer = rowAt(answers, at);
-    put(trouble, typeof answer === "string" ? answer : "");
+    setText(trouble, typeof answer === "string" ? answer : "");
     body.classList.toggle("aw-stale", typeof answer !== "object");
     body.ariaBusy = String(answer === undefined);
     if (typeof answer === "object") {
@@ -123,7 +123,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (!row) return;
     if (drawnSteps !== row.steps.join()) {
       drawnSteps = row.steps.join();
-      fill(
+      setChildren(
         steps,
         ...row.steps.map((value) =>
           h("label.segment", h("input", { type: "radio", name: group, value }), NAMES[value], h("b")),
@@ -147,15 +147,15 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);
     const { query } = place();
-    put(where, `query ${name("query", query)} → key ${name("key", key)}`);
-    put(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
+    setText(where, `query ${name("query", query)} → key ${name("key", key)}`);
+    setText(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
     order.ariaPressed = String(sorted);
     for (const [i, label] of [...steps.children].entries()) {
       const value = numberOf(row, row.steps[i] as Step, key);
-      put(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
+      setText(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
     }
     const says = wordsOf(row, step, key);
-    put(formula, says);
+    setText(formula, says);
     lanes.plot.ariaLabel =
       `query ${name("query", query)}, key ${name("key", key)}, ${NAMES[step]}: ${says} ` +
       "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";

@@ -128,8 +128,8 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       let top = Math.max(0, ...here.map((tile) => tile?.meta.scale ?? 0));
       // The largest value of a token that was requested alone.
       if (isHuge && token) {
-        for (const one of valuesOf(token.side, token.index).values) {
-          for (const value of one ?? []) if (Math.abs(value) > top) top = Math.abs(value);
+        for (const headValues of valuesOf(token.side, token.index).values) {
+          for (const value of headValues ?? []) if (Math.abs(value) > top) top = Math.abs(value);
         }
       }
       return top || 1;

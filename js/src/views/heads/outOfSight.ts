@@ -2,7 +2,7 @@
  * For long texts: how much of the current token's weight goes to tokens above and below the visible ones, and buttons
  * that lead there.
  */
-import { assign, fill, h, on, put } from "../../dom.ts";
+import { assign, h, on, setChildren, setText } from "../../dom.ts";
 import type { Values } from "./pairs.ts";
 
 /** The smallest share of the weight that is mentioned. */
@@ -12,7 +12,7 @@ export function createOutOfSight(signal: AbortSignal, go: (index: number) => voi
   const element = h("div.hv-beyond");
   const buttons = ["above", "below"].map((side) => h("button.button", { type: "button", "data-side": side }));
   const strongest = [-1, -1];
-  fill(element, ...buttons);
+  setChildren(element, ...buttons);
   buttons.forEach((button, at) => {
     on(button, signal, { click: () => go(strongest[at] as number) });
   });
@@ -37,7 +37,7 @@ export function createOutOfSight(signal: AbortSignal, go: (index: number) => voi
       buttons.forEach((button, at) => {
         const share = (sums[at] as number) / all;
         const percent = `${Math.round(100 * share)} %`;
-        put(button, `${at ? "↓" : "↑"} ${percent}`);
+        setText(button, `${at ? "↓" : "↑"} ${percent}`);
         const title = `${percent} of the weight lies ${button.dataset.side}: go to the strongest`;
         assign(button, { hidden: !(share >= WORTH), title, ariaLabel: title });
       });

@@ -15,7 +15,7 @@ interface Names {
   pairs: Pairs;
 }
 
-interface Told {
+interface TokenValues {
   values: Values;
   exact: boolean;
 }
@@ -33,25 +33,27 @@ const inHead = ({ ctx, heads }: Names, head: number): string =>
 const value = (size: number, exact: boolean): string => `${exact ? "=" : "≈"} ${printed(size, exact)}`;
 
 /** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)" */
-export function tokenWords(names: Names, { side, index }: Token, { values, exact }: Told): string {
+export function tokenWords(names: Names, { side, index }: Token, { values, exact }: TokenValues): string {
   const { ctx, source } = names;
   const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
   const name = nameOf(ctx, axis, index);
   if (!values.some(Boolean)) return name;
   const most = relations(values, 3);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown`;
-  const word = (one: Relation): string =>
-    `${nameOf(ctx, other, one.index)} ${value(one.value, exact)}${inHead(names, one.head)}`;
+  const word = (relation: Relation): string =>
+    `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${inHead(names, relation.head)}`;
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}`;
 }
 
 /** "“cat” reads “sat”: head 3 ≈ 0.41, head 7 ≈ 0.2; mean of 12 heads ≈ 0.08" */
-export function pairWords(names: Names, token: Token, { values, exact }: Told): string {
+export function pairWords(names: Names, token: Token, { values, exact }: TokenValues): string {
   const { ctx, source, heads, pairs } = names;
   const [query, key] = token.side === "query" ? [token.index, token.other] : [token.other, token.index];
   const between = `${nameOf(ctx, source.query, query)} ${verb(names, "query")} ${nameOf(ctx, source.key, key)}`;
   if (pairs.causal && key > query) return `${between}: masked, comes later`;
-  const all = values.flatMap((one, head) => (one ? [{ head, value: one[token.other] as number }] : []));
+  const all = values.flatMap((headValues, head) =>
+    headValues ? [{ head, value: headValues[token.other] as number }] : [],
+  );
   const known = all.filter((one) => !Number.isNaN(one.value));
   if (all.length === 0) return between;
   if (known.length === 0) return `${between}: left out`;

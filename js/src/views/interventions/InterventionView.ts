@@ -3,7 +3,7 @@
  * after. Inside another view only the controls are shown, since that view shows the list and the prediction itself.
  */
 
-import { fill, h, on, put } from "../../dom.ts";
+import { h, on, setChildren, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeading, only, view } from "../base/view.ts";
@@ -47,10 +47,10 @@ export const renderInterventionView = view((ctx, root, signal) => {
       h("div.panel", pulls, editor.element),
       h("div.panel", bar.element, change.element),
     );
-    fill(root, ...heading.elements, slider, why, body, note);
+    setChildren(root, ...heading.elements, slider, why, body, note);
     renderLayerSlider(ctx.child({ title: "" }), slider);
     root.ariaLabel = "interventions";
-  } else fill(root, h("div", why), pulls, editor.element, note);
+  } else setChildren(root, h("div", why), pulls, editor.element, note);
   pulls.role = "group";
   pulls.ariaLabel = "heads";
   pulls.dataset.awKeys = KNOCKS;
@@ -69,11 +69,11 @@ export const renderInterventionView = view((ctx, root, signal) => {
     heading.show("", "interventions");
     // Errors of the connection are already full sentences.
     const unasked = reason === answers.failure("interventions");
-    put(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
+    setText(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stack, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";
-    put(act, out ? `restore ${name}` : `knock out ${name}`);
+    setText(act, out ? `restore ${name}` : `knock out ${name}`);
     act.disabled = head === null || Boolean(reason);
     act.title = head === null ? "Choose one head first" : "k";
     how.disabled = Boolean(reason || out);

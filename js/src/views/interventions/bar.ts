@@ -1,6 +1,6 @@
 /** The list of active interventions, each with a button to remove it; undo and clear all. */
 import type { ViewContext } from "../../context.ts";
-import { atEnd, fill, h, on, put } from "../../dom.ts";
+import { atEnd, h, on, setChildren, setText } from "../../dom.ts";
 import { view } from "../base/view.ts";
 import { release, specsOf, specWords } from "./list.ts";
 
@@ -19,7 +19,7 @@ export function createActiveList(ctx: ViewContext, signal: AbortSignal, empty: s
   const buttons = h("span.row", undo, clear);
   const note = h("div.line");
   const element = h("div.active-bar", title, items, buttons, note, announcement);
-  let drawn = "[]";
+  let drawnKey = "[]";
   const refocus = (at: number): void => {
     const crosses = items.querySelectorAll("button");
     (crosses[Math.min(at, crosses.length - 1)] ?? undo).focus();
@@ -44,12 +44,12 @@ export function createActiveList(ctx: ViewContext, signal: AbortSignal, empty: s
     element.hidden = none && !empty;
     buttons.hidden = items.hidden = title.hidden = none;
     clear.hidden = words.length < 2;
-    put(note, none ? empty : "");
-    put(title, words.length > 2 ? `changed (${words.length}):` : "changed:");
-    const look = JSON.stringify(words);
-    if (look === drawn) return;
-    drawn = look;
-    fill(
+    setText(note, none ? empty : "");
+    setText(title, words.length > 2 ? `changed (${words.length}):` : "changed:");
+    const stateKey = JSON.stringify(words);
+    if (stateKey === drawnKey) return;
+    drawnKey = stateKey;
+    setChildren(
       items,
       ...words.map((text) =>
         h(
@@ -59,7 +59,7 @@ export function createActiveList(ctx: ViewContext, signal: AbortSignal, empty: s
         ),
       ),
     );
-    put(announcement, none ? "no changes" : `changed: ${words.join("; ")}`);
+    setText(announcement, none ? "no changes" : `changed: ${words.join("; ")}`);
   };
   return { element, show };
 }
@@ -104,7 +104,7 @@ export const renderActiveList = view((ctx, root, signal) => {
   root.role = "region";
   root.ariaLabel = "changes to the model";
   root.classList.add("aw-interventions");
-  fill(root, bar.element);
+  setChildren(root, bar.element);
   return () => {
     bar.show();
     root.hidden = Boolean(bar.element.hidden);

@@ -17,13 +17,13 @@ export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) ===
 /** Add an intervention, replacing the one at the same place. */
 export function pull(ctx: ViewContext, spec: Spec): void {
   const specs = specsOf(ctx);
-  const at = specs.findIndex((one) => isSamePlace(one, spec));
+  const at = specs.findIndex((active) => isSamePlace(active, spec));
   ctx.selection.set({ interventions: at < 0 ? [...specs, spec] : specs.with(at, spec) });
 }
 
 /** Remove an intervention. */
 export function release(ctx: ViewContext, spec: Spec): void {
-  ctx.selection.set({ interventions: specsOf(ctx).filter((one) => !isSamePlace(one, spec)) });
+  ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !isSamePlace(active, spec)) });
 }
 
 /** The intervention that ablates a head, if there is one. */
@@ -56,7 +56,7 @@ export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; 
 /** A token of a stack by its label if the view knows it, otherwise by its number. */
 function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
-  const maps = sources.filter((one) => one.stack === stack && one.kind === "map");
+  const maps = sources.filter((source) => source.stack === stack && source.kind === "map");
   const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
   const axis = source && axes[source[side]];
   const label = axis?.labels[axis.spans ? axis.spans.findIndex((span) => span.includes(at)) : at];

@@ -1,7 +1,7 @@
 /** A row of attention to be made uniform, set to one key, or adjusted by a slider. */
 
 import type { ViewContext } from "../../context.ts";
-import { atEnd, fill, h, on, put, quoted, shortLabel, watchWidth } from "../../dom.ts";
+import { atEnd, h, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
@@ -42,9 +42,9 @@ export function createRowEditor(
 ): RowEditor {
   const title = h("b");
   const button = (text: string, label: string, by: number): HTMLElement => {
-    const button = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(button, signal, { click: () => move(by) });
-    return button;
+    const element = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
+    on(element, signal, { click: () => move(by) });
+    return element;
   };
   const stepper = h("span.stepper", button("‹", "previous token", -1), button("›", "next token", 1));
   const modes = createSegments<Mode>(
@@ -90,7 +90,9 @@ export function createRowEditor(
     const cell = ctx.selection.get("pinned");
     const { sources, axes: all } = ctx.header();
     const stack = shownHeadOf(ctx)?.source.stack;
-    const source = sources.find((one) => one.unit === cell?.unit && one.stack === stack && one.kind === "map");
+    const source = sources.find(
+      (candidate) => candidate.unit === cell?.unit && candidate.stack === stack && candidate.kind === "map",
+    );
     const at = cell?.[side] ?? -1;
     const axis = source && all[source[side]];
     if (!axis || at < 0) return -1;
@@ -115,7 +117,7 @@ export function createRowEditor(
   /** Pin a query and a key by their tokens, in the unit of the views. */
   const pinTokens = (query: number, key: number): void => {
     const stack = shownHeadOf(ctx)?.source.stack;
-    const maps = ctx.header().sources.filter((one) => one.stack === stack && one.kind === "map");
+    const maps = ctx.header().sources.filter((candidate) => candidate.stack === stack && candidate.kind === "map");
     const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
     if (!source) return;
     const at = (side: "query" | "key", token: number): number => {
@@ -197,13 +199,13 @@ export function createRowEditor(
     body.hidden = !at || Boolean(why);
     stepper.hidden = body.hidden;
     const name = at ? `head ${headAddress(ctx, at.layer, at.head)}` : "one head";
-    put(title, `attention row in ${name}`);
-    put(
+    setText(title, `attention row in ${name}`);
+    setText(
       note,
       why ? "" : at ? "" : shownHead ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
     );
     if (!at || why) {
-      state.told("own_row");
+      state.show("own_row");
       return;
     }
     const spec = current(at);
@@ -211,7 +213,7 @@ export function createRowEditor(
     const missing = answers.failure("own_row", { ...at });
     body.hidden = !recordedRow;
     if (!recordedRow) {
-      state.told(
+      state.show(
         "own_row",
         NOT_HERE.test(missing ?? "")
           ? `The row of this token is not in this file: it needs a running kernel.`
@@ -221,7 +223,7 @@ export function createRowEditor(
     }
     labels = recordedRow.meta.keys;
     before = Float32Array.from(floatsOf(recordedRow.buffers[0] as DataView));
-    put(title, `attention row of \u2068“${shortLabel(recordedRow.meta.query, 24)}”\u2069 in ${name}`);
+    setText(title, `attention row of \u2068“${shortLabel(recordedRow.meta.query, 24)}”\u2069 in ${name}`);
     modes.choose(spec?.to ?? "as");
     const key = spec?.to === "one_hot" ? (spec.key ?? 0) : keyOf();
     onKey.data = `only on ${quoted(labels, key, ctx.options.indexBase)}`;
@@ -232,8 +234,8 @@ export function createRowEditor(
     message.textContent = "";
     if (spec?.to === "free") tellFree(at);
     else {
-      state.told("own_row");
-      if (spec?.to === "one_hot" && !before[key]) put(message, "This token may not read that key: its row stays.");
+      state.show("own_row");
+      if (spec?.to === "one_hot" && !before[key]) setText(message, "This token may not read that key: its row stays.");
     }
     say(-1);
   };
@@ -241,31 +243,31 @@ export function createRowEditor(
   const tellFree = (at: Place): void => {
     const row = freed(at);
     const why = answers.failure("free_row", { ...at });
-    state.told(
+    state.show(
       "free_row",
       NOT_HERE.test(why ?? "") ? "The free part of this row is not in this file: it needs a running kernel." : why,
     );
     slider.disabled = !row || row.movable < NOTHING;
-    put(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of its free part` : "");
+    setText(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of its free part` : "");
     slider.ariaValueText = moved.textContent;
     if (!row) return;
     if (row.movable < NOTHING) {
-      put(message, "This row has no free part: with so few keys, every other row changes the head's output.");
+      setText(message, "This row has no free part: with so few keys, every other row changes the head's output.");
       return;
     }
     const specs = specsOf(ctx);
     const answer = live === null ? answers.get<Changed>("changed", { interventions: specs })?.meta : undefined;
     const size = `moved ${printed(slider.valueAsNumber * row.movable, false)} of the row`;
     const others = specs.length > 1 ? "with everything that is active, " : "";
-    put(message, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
-    if (!answer && live === null && answers.failure("changed", { interventions: specs })) put(message, size);
+    setText(message, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
+    if (!answer && live === null && answers.failure("changed", { interventions: specs })) setText(message, size);
   };
 
   watchWidth(element, signal, (now) => {
     width = now;
     show();
   });
-  fill(readout.elements[0] as HTMLElement);
+  setChildren(readout.elements[0] as HTMLElement);
   return { element, show };
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { heatMap, lut } from "../../colour.ts";
-import { assign, createWatch, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
@@ -50,7 +50,7 @@ export const renderHeatmap = view((around, root, signal) => {
   let spoken = false;
 
   root.classList.add("aw-heatmap");
-  fill(root, ...heading.elements, figure, ...readout.elements, scale.element);
+  setChildren(root, ...heading.elements, figure, ...readout.elements, scale.element);
 
   const words = (): void => {
     const source = ctx.source();
@@ -94,13 +94,13 @@ export const renderHeatmap = view((around, root, signal) => {
     tile = whatItIs ? filtered(ctx, whatItIs, chosen) : null;
     scale.follow(chosen.scale || "sqrt", chosen.extent === "all");
     tiles.request(source.id, layer, head);
-    flag(plot, "data-stale", !tile);
+    setFlag(plot, "data-stale", !tile);
     assign(plot, { ariaBusy: String(!tile) });
     assign(busy, { hidden: tile !== null });
     if (!tile) {
       const why = tiles.failure(source.id, layer, head);
       const what = placeWords(ctx, layer, head);
-      put(busy, why ? `${what}: ${why}` : `loading ${what}`);
+      setText(busy, why ? `${what}: ${why}` : `loading ${what}`);
       // The picture of another map would be wrong, even dimmed.
       if (paintedSource !== source.id) {
         image = null;
@@ -127,8 +127,8 @@ export const renderHeatmap = view((around, root, signal) => {
     const table = lut(map, { ...tile.meta, range: ends, mode: scale.mode(), signed });
     paintCells(new Uint32Array(image.data.buffer), matrix, table);
     show(image);
-    flag(plot, "data-causal", fullMatrix.causal);
-    flag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
+    setFlag(plot, "data-causal", fullMatrix.causal);
+    setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });

@@ -4,7 +4,7 @@
  * the target, Shift-click the foil.
  */
 
-import { fill, h, keyboard, on, put, shortLabel } from "../../dom.ts";
+import { h, keyboard, on, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { doublesOf } from "../../wire/buffers.ts";
 import { keyWithTargets, methodWithTargets } from "../../wire/keys.ts";
@@ -17,7 +17,7 @@ import { percent } from "./predictions/percent.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
 /** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
-export interface Told {
+export interface OutcomesAnswer {
   title: string;
   ids: number[];
   labels: string[];
@@ -60,7 +60,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   let position: number | null = null;
   let most = FEW;
   let shown: Outcome[] = [];
-  let look = "";
+  let drawnKey = "";
 
   const drawing = (): SamplingOptions => ({
     temperature: Number(temperature.value),
@@ -78,7 +78,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   const heading = h("div.row", title, back);
   const change = h("div");
   const recorded = h("div.line");
-  fill(
+  setChildren(
     root,
     heading,
     change,
@@ -101,24 +101,24 @@ export const renderPredictions = view((ctx, root, signal) => {
     const next = named === "next token";
     const specs = ctx.selection.get("interventions") ?? [];
     root.hidden = items.length === 0 && !alone && specs.length === 0;
-    put(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as recorded." : "");
+    setText(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as recorded." : "");
     if (items.length === 0) {
-      put(title, specs.length > 0 ? "predictions after the change" : "predictions");
-      put(help, "The model of this trace predicts neither tokens nor classes here.");
+      setText(title, specs.length > 0 ? "predictions after the change" : "predictions");
+      setText(help, "The model of this trace predicts neither tokens nor classes here.");
     }
     for (const part of [controls, list, remainder, back]) part.hidden = items.length === 0;
     const args = position === null ? {} : { position };
-    const answer = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
+    const answer = items.length > 0 ? answers.get<OutcomesAnswer>("outcomes", args) : undefined;
     const failure = answers.failure("outcomes", args) ?? "";
     more.hidden = (answer?.meta.ids.length ?? items.length) <= FEW;
     // Until the answer arrives, the predictions of the header.
     if (answer || position === null) rows(answer?.meta ?? null, answer?.buffers ?? []);
-    put(message, position === null ? "" : failure);
+    setText(message, position === null ? "" : failure);
     back.hidden = position === null;
     controls.hidden ||= !answer || answer.meta.multiple;
     cuts.hidden = !answer?.meta.title || answer.meta.title === "class";
-    put(warmth, drawing().temperature ? String(drawing().temperature) : "0: greedy");
-    put(share, topP.value);
+    setText(warmth, drawing().temperature ? String(drawing().temperature) : "0: greedy");
+    setText(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
     point();
     continuations.show(next);
@@ -126,39 +126,39 @@ export const renderPredictions = view((ctx, root, signal) => {
   };
 
   /** Bars. */
-  const rows = (told: Told | null, buffers: readonly DataView[]): void => {
+  const rows = (answer: OutcomesAnswer | null, buffers: readonly DataView[]): void => {
     const { title: named, items } = ctx.header().predictions;
     const chosen = drawing();
     const asks = methodWithTargets(ctx.header());
-    const name = JSON.stringify([told ?? items, chosen, most, !asks, position]);
-    if (name === look) return;
-    look = name;
-    list.ariaLabel = told?.title ?? named;
-    put(title, (told?.title ?? named) || "predictions");
+    const name = JSON.stringify([answer ?? items, chosen, most, !asks, position]);
+    if (name === drawnKey) return;
+    drawnKey = name;
+    list.ariaLabel = answer?.title ?? named;
+    setText(title, (answer?.title ?? named) || "predictions");
     const [logits, others] = buffers;
     let probabilities: ArrayLike<number> = items.map(({ probability }) => probability);
     shown = items;
-    put(remainder, "");
-    if (told && logits && others) {
-      const numbers = Float32Array.from({ length: told.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
+    setText(remainder, "");
+    if (answer && logits && others) {
+      const numbers = Float32Array.from({ length: answer.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
       const rest = doublesOf(others);
-      shown = told.ids.map((id, i) => ({ id, label: told.labels[i] as string }));
-      if (told.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
+      shown = answer.ids.map((id, i) => ({ id, label: answer.labels[i] as string }));
+      if (answer.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
       else {
-        const all: Logits = { largest: numbers, rest, temperatures: told.temperatures, count: told.count };
+        const all: Logits = { largest: numbers, rest, temperatures: answer.temperatures, count: answer.count };
         const distribution = samplingDistribution(all, chosen);
         probabilities = distribution.probabilities;
-        put(remainder, keptWords(distribution, told, most));
+        setText(remainder, keptWords(distribution, answer, most));
       }
-      const { actual } = told;
+      const { actual } = answer;
       const rank = actual
-        ? `the text has “${shortLabel(actual.label, 40)}”: number ${actual.before + 1} of ${told.count}`
+        ? `the text has “${shortLabel(actual.label, 40)}”: number ${actual.before + 1} of ${answer.count}`
         : "";
-      if (rank) put(title, `${told.title}: ${rank}`);
+      if (rank) setText(title, `${answer.title}: ${rank}`);
     }
     shown = shown.slice(0, most);
-    put(more, most === FEW ? `show ${Math.min(MORE, told?.ids.length ?? items.length)}` : `show ${FEW}`);
-    fill(
+    setText(more, most === FEW ? `show ${Math.min(MORE, answer?.ids.length ?? items.length)}` : `show ${FEW}`);
+    setChildren(
       list,
       ...shown.map(({ label }, i) => {
         const probability = probabilities[i] as number;
@@ -180,19 +180,19 @@ export const renderPredictions = view((ctx, root, signal) => {
     const header = ctx.header();
     const asks = methodWithTargets(header);
     if (header.predictions.items.length === 0) return;
-    put(help, "");
+    setText(help, "");
     if (!asks || position !== null) return;
     const [target, foil] = shownTargets(ctx);
     shown.forEach(({ id }, i) => {
       const role = id === target?.id ? "target" : id === foil?.id ? "foil" : "";
       const button = list.children[i]?.firstElementChild;
       button?.setAttribute("aria-pressed", String(Boolean(role)));
-      if (button?.lastElementChild) put(button.lastElementChild, role);
+      if (button?.lastElementChild) setText(button.lastElementChild, role);
     });
     const now = methodWithTargets(header, ctx.source().method)
       ? ""
       : ` Then choose a method that explains it, such as ${asks.title}.`;
-    put(help, `Click: explain it (target). Shift-click or Shift+Enter: contrast with it (foil).${now}`);
+    setText(help, `Click: explain it (target). Shift-click or Shift+Enter: contrast with it (foil).${now}`);
   };
 
   /** Make an outcome the target or the foil, or clear it if it already is. */
@@ -252,14 +252,14 @@ export const renderPredictions = view((ctx, root, signal) => {
 
 function keptWords(
   { kept, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
-  told: Told,
+  answer: OutcomesAnswer,
   most: number,
 ): string {
-  if (told.count <= probabilities.length && kept === told.count) return "";
+  if (answer.count <= probabilities.length && kept === answer.count) return "";
   let others = rest;
   for (const probability of probabilities.slice(most)) others += probability;
   const number = kept === null ? `more than ${probabilities.length}` : String(kept);
   const drawnFrom =
-    kept === told.count ? "" : ` · sampled from ${number} of ${told.count}, with ${percent(mass)} of the mass`;
+    kept === answer.count ? "" : ` · sampled from ${number} of ${answer.count}, with ${percent(mass)} of the mass`;
   return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
 }

@@ -4,7 +4,19 @@
  */
 
 import type { Change, ViewContext } from "../../context.ts";
-import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted, reserve } from "../../dom.ts";
+import {
+  assign,
+  atEnd,
+  createWatch,
+  h,
+  on,
+  quoted,
+  reserve,
+  setChildren,
+  setFlag,
+  setStyles,
+  setText,
+} from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
@@ -90,7 +102,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   root.classList.add("aw-strip-view");
   root.role = "group";
-  fill(root, ...heading.elements, texts, sums, foot, ...readout.elements);
+  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements);
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
@@ -125,7 +137,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     builtFor = name;
     bound.abort();
     bound = new AbortController();
-    fill(texts);
+    setChildren(texts);
     [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
     const targets = source.kind === "attributions";
@@ -151,7 +163,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     }
     if (!same && (several || !targets)) {
       queries = make(queryAxis, targets ? "target (choose)" : "to: query (choose)", true);
-      flag(queries.box, "data-tabs", targets);
+      setFlag(queries.box, "data-tabs", targets);
     }
     keys = [make(keyAxis, several ? "attributed to" : same || targets ? "" : "from: key (coloured)", same)];
     if (same) [queries = null] = keys;
@@ -194,24 +206,25 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { theme } = ctx;
     const { signed, stochastic } = ctx.source();
     const { palette, scale, extent } = filtersOf(ctx);
-    const look = [theme, signed, palette, scale || "linear"] as const;
-    if (!isPainted(keys, reading.values, reading.all, ...look, extent, stochastic, intensity.value, line, edge)) return;
+    const colouring = [theme, signed, palette, scale || "linear"] as const;
+    if (!isPainted(keys, reading.values, reading.all, ...colouring, extent, stochastic, intensity.value, line, edge))
+      return;
     const rows = stacked() ? reading.all : [reading.values];
     const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
     const top = topOfScale([most], Number(intensity.value));
-    const colours = shades(...look);
+    const colours = shades(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
       strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
     });
-    dress(ramp, { background: gradient(...look) });
-    flag(legend, "data-signed", signed);
-    put(low, signed ? `−${tickText(top)}` : "0");
+    setStyles(ramp, { background: gradient(...colouring) });
+    setFlag(legend, "data-signed", signed);
+    setText(low, signed ? `−${tickText(top)}` : "0");
     const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
-    put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
+    setText(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
   };
 
-  const say = ({ query, values, exact, preview }: Reading): void => {
+  const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();
     const target = nameOf(ctx, source.query, query);
     const heads = headWords(ctx, ctx.resolved().head);
@@ -220,18 +233,18 @@ export const renderTokenStrip = view((around, root, signal) => {
     // The query is outlined; the key under the pointer of any linked view is underlined.
     queries?.mark("aw-query", query);
     for (const strip of keys) strip.mark("aw-key", key);
-    if (stacked()) put(what, "one scale for all");
-    else if (source.kind === "attributions") put(what, `attribution to target ${target}`);
+    if (stacked()) setText(what, "one scale for all");
+    else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
     else if (query < 0) {
-      put(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
-    } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
+      setText(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
+    } else setText(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
     const { layer, head } = ctx.resolved();
     // A cell read from its tile is worded as in the heatmap.
     const unfiltered = tiles.get(source.id, layer, head);
     const left = unfiltered && filtered(ctx, unfiltered);
     const tile = exact || query < 0 ? undefined : left;
     const isOut = hidesValues(filtersOf(ctx));
-    const pair = (i: number, sign: string): string => {
+    const valueWords = (i: number, sign: string): string => {
       const to = query >= 0 ? `${target} → ` : "";
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
@@ -249,11 +262,11 @@ export const renderTokenStrip = view((around, root, signal) => {
       return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
     };
     let words: string;
-    if (key >= 0) words = pair(key, exact ? "=" : "≈");
+    if (key >= 0) words = valueWords(key, exact ? "=" : "≈");
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
       words = `largest: ${largestOf(values, MOST_NAMED)
-        .map((i) => pair(i, "="))
+        .map((i) => valueWords(i, "="))
         .join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     readout.show(words, true);
@@ -269,7 +282,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   };
   const showSum = (source: Source, query: number): void => {
     const other = ctx.counterpart();
-    put(sum, sumWords(source, query));
+    setText(sum, sumWords(source, query));
     reserve(sums, other ? sumWords(other.source, query) : "");
     sums.hidden = !(sum.textContent || sums.dataset.room);
   };
@@ -284,10 +297,10 @@ export const renderTokenStrip = view((around, root, signal) => {
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
     }
     reading = read(source);
-    flag(texts, "data-stale", !reading);
+    setFlag(texts, "data-stale", !reading);
     if (reading) {
       paint();
-      say(reading);
+      describe(reading);
       showSum(source, reading.query);
       return;
     }
@@ -314,7 +327,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
   const { axes, sources } = ctx.header();
   const { stack } = ctx.source();
-  const source = sources.find((one) => one.unit === "paragraph" && one.stack === stack);
+  const source = sources.find((candidate) => candidate.unit === "paragraph" && candidate.stack === stack);
   const paragraphAxis = axes[source?.key ?? ""];
   if (!paragraphAxis || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
   const inside = paragraphAxis.labels.map((_, i) => i).filter((i) => !paragraphAxis.special[i]);

@@ -16,8 +16,8 @@ const plain = (text: string): string => text.replace(/[␣▁Ġ\s]/gu, " ").toLo
 
 /** The joined text of labels, cached while the reader types. */
 function joined(labels: readonly string[]): Joined {
-  let joined = JOINED.get(labels);
-  if (!joined) {
+  let cached = JOINED.get(labels);
+  if (!cached) {
     const spaced = !carriesSpaces(labels);
     const ends: number[] = [];
     let text = "";
@@ -26,10 +26,10 @@ function joined(labels: readonly string[]): Joined {
       text += plain(spaced && continues(label) ? label.slice(2) : label);
       ends.push(text.length);
     });
-    joined = { text, ends };
-    JOINED.set(labels, joined);
+    cached = { text, ends };
+    JOINED.set(labels, cached);
   }
-  return joined;
+  return cached;
 }
 
 /** All matches of `wanted` in the text of these labels, ignoring case, in order and without overlaps. */

@@ -82,14 +82,14 @@ export function createUnderlay(
   };
 
   // Only the strip's own size is observed; canvases are out of the flow, so there is no feedback.
-  const look = (box: DOMRectReadOnly): void => {
+  const resized = (box: DOMRectReadOnly): void => {
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;
     size = now;
     for (const sheet of sheets) sheet.measured = false;
     later();
   };
-  onResize(strip, signal, look);
+  onResize(strip, signal, resized);
   if (lazy) {
     const seen = new IntersectionObserver(
       (entries) => {
@@ -155,9 +155,9 @@ function fill(sheet: Sheet, { shade, line }: Paints): void {
   const { canvas, mask, cells, owners } = sheet;
   const pen = canvas.getContext("2d");
   if (!pen) return;
-  const look = String(line);
-  if (sheet.look !== look) {
-    sheet.look = look;
+  const shapeKey = String(line);
+  if (sheet.look !== shapeKey) {
+    sheet.look = shapeKey;
     cut(sheet, line);
   }
   pen.setTransform(1, 0, 0, 1, 0, 0);

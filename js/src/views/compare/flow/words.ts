@@ -13,7 +13,12 @@ export const percent = (share: number): string => `${Number((100 * share).toPrec
 export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 /** How many edges are drawn, of how many, and which share they carry. */
-export function countWords({ edges, found, share }: Flow, least: number, budget: number, isOne: boolean): string {
+export function countWords(
+  { edges, count: found, share }: Flow,
+  least: number,
+  budget: number,
+  isOne: boolean,
+): string {
   const drawn = edges.length;
   const cut = found > drawn ? `the ${drawn} strongest of ${found} edges` : counted(drawn, "edge");
   const [whose, bars] = isOne ? ["", " Bars: the share of each input token in it."] : [" of their token", ""];

@@ -1,7 +1,7 @@
 /** The chart with a line for every explanation over the layers, its mode switch, and the values at the ends. */
 
 import type { ViewContext } from "../../../context.ts";
-import { put } from "../../../dom.ts";
+import { setText } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
 import { createFigure, type Figure } from "../../charts/figure.ts";
 import {
@@ -81,7 +81,7 @@ export function createLines(ctx: ViewContext): Lines {
       for (const [i, line] of lines.entries()) {
         const number = legend.children[i]?.querySelector("b");
         const value = line[hovered >= 0 ? hovered : now] ?? NaN;
-        if (number) put(number, Number.isFinite(value) ? printed(value, true) : "–");
+        if (number) setText(number, Number.isFinite(value) ? printed(value, true) : "–");
       }
     },
     placeAt: (event) => (chart ? placeAt(event, picture, chart, count) : -1),

@@ -1,6 +1,6 @@
 /** The prediction with all tokens and the current one: two bars, one below the other. */
 
-import { fill, h } from "../../../dom.ts";
+import { h, setChildren } from "../../../dom.ts";
 import { type Mode, predictedWords, type Removal, valueWithAll, valueWords } from "./steps.ts";
 
 export function drawPredictionChange(element: HTMLElement, removal: Removal, mode: Mode, step: number): void {
@@ -11,7 +11,7 @@ export function drawPredictionChange(element: HTMLElement, removal: Removal, mod
     return [h("span", name), bar, h("b", valueWords(removal, value)), h("span.says", says)];
   };
   const predicts = (which: Mode, at: number): string => predictedWords(removal, which, at, "predicts ");
-  fill(
+  setChildren(
     element,
     ...line("all tokens", valueWithAll(removal), predicts("gone", 0), h("span.bar.was", h("span"))),
     ...line("now", removal.values[mode][step], predicts(mode, step), h("span.bar", h("span"))),

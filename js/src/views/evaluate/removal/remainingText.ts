@@ -1,7 +1,7 @@
 /** What the model still sees: the text, with removed tokens struck out. */
 
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, fill, flag, h, put } from "../../../dom.ts";
+import { atEnd, h, setChildren, setFlag, setText } from "../../../dom.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { shade } from "../../text/stripColour.ts";
@@ -28,7 +28,7 @@ export function createRemainingText(
   let strip: Strip | null = null;
   let tokens: HTMLElement[] = [];
   let colours = new Map<number, string>();
-  let [built, coloured] = ["", ""];
+  let [builtFor, colouredFor] = ["", ""];
   let bound = new AbortController();
   atEnd(signal, () => bound.abort());
 
@@ -52,31 +52,31 @@ export function createRemainingText(
       const { key, kind } = ctx.source();
       const axis = ctx.axisOf(key);
       const name = JSON.stringify([axis, kind]);
-      if (name === built) return;
-      built = name;
+      if (name === builtFor) return;
+      builtFor = name;
       bound.abort();
       bound = new AbortController();
       strip = createStrip(ctx, axis, " ", new Set(), { hover, pin: choose }, bound.signal);
-      fill(element, strip.box);
+      setChildren(element, strip.box);
     },
     show(removal, gone) {
       if (!strip) return;
-      const { asked, standIn, operator } = removal;
+      const { requestKey: asked, standIn, operator } = removal;
       const isMap = ctx.source().kind === "map";
       const hint = isMap ? "a token pins its row" : "a token moves the slider to its step";
       const name = strip.box.querySelector(".aw-strip-name");
       const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : EFFECTS[operator]}` : "";
-      if (name) put(name, `what the model still sees (${hint})${struck}`);
-      const look = JSON.stringify([asked, built, ctx.theme]);
-      const all = look !== coloured;
+      if (name) setText(name, `what the model still sees (${hint})${struck}`);
+      const stateKey = JSON.stringify([asked, builtFor, ctx.theme]);
+      const all = stateKey !== colouredFor;
       if (all) {
-        coloured = look;
+        colouredFor = stateKey;
         colour(removal, strip.box);
       }
       for (const [i, token] of tokens.entries()) {
         const isGone = gone.has(i);
         if (!all && isGone === "gone" in token.dataset) continue;
-        flag(token, "data-gone", isGone);
+        setFlag(token, "data-gone", isGone);
         if (isGone && standIn) token.dataset.in = standIn;
         else delete token.dataset.in;
         token.style.backgroundColor = isGone ? "" : (colours.get(i) ?? "");

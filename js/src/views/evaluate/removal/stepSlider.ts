@@ -1,6 +1,6 @@
 /** The current step: a slider, and a button that plays to the end. */
 
-import { atEnd, h, keyboard, on, put } from "../../../dom.ts";
+import { atEnd, h, keyboard, on, setText } from "../../../dom.ts";
 
 const PLAY_EVERY_MS = 450;
 
@@ -31,7 +31,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
   const stop = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    put(play, "▷ play");
+    setText(play, "▷ play");
   };
   const tick = (): void => {
     if (isLast()) {
@@ -52,7 +52,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
         go(at() + 1);
         return;
       }
-      put(play, "❚❚ pause");
+      setText(play, "❚❚ pause");
       timer = setTimeout(tick, PLAY_EVERY_MS);
     },
   });
@@ -74,7 +74,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
     go,
     stop,
     name(count, label, words) {
-      put(beside, count);
+      setText(beside, count);
       slider.ariaLabel = label;
       slider.ariaValueText = words;
     },

@@ -73,7 +73,7 @@ export const intervalWords = (low: Score | undefined, high: Score | undefined, n
 
 export function shownOf({ cards, metric: wanted, hidden }: ScorecardOptions, theme: Theme): Shown {
   const indexIn = ({ metrics }: Card): number => metrics.findIndex(([name]) => name === wanted);
-  const card = cards.find((one) => indexIn(one) >= 0) ?? (cards[0] as Card);
+  const card = cards.find((candidate) => indexIn(candidate) >= 0) ?? (cards[0] as Card);
   const at = Math.max(0, indexIn(card));
   const { metrics, rows, places } = card;
   const [metric, way] = metrics[at] as [string, string];

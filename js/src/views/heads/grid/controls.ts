@@ -1,6 +1,6 @@
 /** Controls for ordering and filtering heads: by a statistic that the kernel computes, and by name. */
 
-import { h, on, put } from "../../../dom.ts";
+import { h, on, setText } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { GridOptions, Source } from "../../../wire/wire.ts";
@@ -209,7 +209,7 @@ export function createControls(
     }
     const job = offer && answers.job("head_statistics");
     work.hidden = !job;
-    put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
+    setText(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
     bar.hidden = !job?.total;
     bar.max = job?.total ?? 1;
     bar.value = job?.done ?? 0;
@@ -217,7 +217,7 @@ export function createControls(
     const { low = 1, high = 0 } = statistic ?? {};
     const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has a value.";
     const ends = statistic ? ` ${bars}` : "";
-    put(
+    setText(
       line,
       why ? `${offer.title}: ${why}` : offer ? `${offer.title}: ${offer.definition} High: ${offer.high}.${ends}` : "",
     );
@@ -234,12 +234,12 @@ export function createControls(
     state: () => [chosen, statistic !== null, order.value, lowest, least.value, limit, names.value].join("|"),
     update,
     count(shown, all) {
-      put(direction, lowest ? "lowest first" : "highest first");
+      setText(direction, lowest ? "lowest first" : "highest first");
       direction.ariaPressed = String(lowest);
       const limit = statistic ? `${lowest ? "≤" : "≥"} ${tickText(edge(statistic))}` : "";
-      put(bound, limit);
+      setText(bound, limit);
       least.ariaValueText = limit;
-      put(
+      setText(
         counted,
         named
           ? shown < all

@@ -1,7 +1,7 @@
 /** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it arrives. */
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, flag, h, put, setSizes } from "../../../dom.ts";
+import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
 import { maxPool, paintCells } from "../../maps/paint.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
@@ -28,7 +28,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
     element,
     show(atlas, spot, side, words) {
       const { source, sheet, map, mode } = atlas;
-      put(caption, words);
+      setText(caption, words);
       element.hidden = !spot;
       if (!spot) return;
       const layer = source.layers[spot.layer] as number;
@@ -73,7 +73,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       [canvas.width, canvas.height] = [image.width, image.height];
       canvas.getContext("2d")?.putImageData(image, 0, 0);
       picture.style.aspectRatio = `${matrix.cols} / ${matrix.rows}`;
-      flag(picture, "data-causal", fullMatrix.causal);
+      setFlag(picture, "data-causal", fullMatrix.causal);
     },
   };
 }

@@ -1,13 +1,13 @@
 /** Continuations: greedy, sampled, or by beam search; computed on request, each with its probability. */
 
 import type { ViewContext } from "../../../context.ts";
-import { fill, h, on, put, shortLabel } from "../../../dom.ts";
+import { h, on, setChildren, setText, shortLabel } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { SamplingOptions } from "./decoding.ts";
 import { percent } from "./percent.ts";
 
-interface Told {
+interface ContinuationsAnswer {
   items: { tokens: string[]; logs: number[]; ended: boolean }[];
 }
 
@@ -43,7 +43,7 @@ export function createContinuations(
   /** The arguments of the last request. */
   let request: Record<string, unknown> | null = null;
   let seed = 0;
-  let drawn = "";
+  let drawnKey = "";
 
   const number_ = (field: HTMLInputElement): number =>
     Math.max(1, Math.min(Number(field.max), Math.round(Number(field.value) || 1)));
@@ -65,7 +65,7 @@ export function createContinuations(
     if (temperature === 0) return "At temperature 0 nothing is sampled.";
     return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}: the sliders above.`;
   };
-  const item = ({ tokens, logs, ended }: Told["items"][number]): HTMLElement => {
+  const item = ({ tokens, logs, ended }: ContinuationsAnswer["items"][number]): HTMLElement => {
     const sum = logs.reduce((total, one) => total + one, 0);
     const text = h(
       "bdi.continued",
@@ -79,20 +79,20 @@ export function createContinuations(
     element.hidden = !offered;
     if (!offered) return;
     several.hidden = how.value === "greedy";
-    put(note, words());
+    setText(note, words());
     const job = request && answers.job(TOPIC);
-    const answer = request && !job ? answers.get<Told>(TOPIC, request) : undefined;
+    const answer = request && !job ? answers.get<ContinuationsAnswer>(TOPIC, request) : undefined;
     stop.hidden = !job;
     write.disabled = Boolean(job);
-    put(write, how.value === "sample" && answer ? "sample again" : "write");
+    setText(write, how.value === "sample" && answer ? "sample again" : "write");
     const failure = (request && answers.failure(TOPIC, request)) ?? "";
     const waits =
       job?.done === null ? "waits for the running cell" : `${job?.done ?? 0} of ${job?.total ?? "?"} tokens`;
-    put(message, job ? waits : failure);
-    const look = JSON.stringify(answer?.meta ?? null);
-    if (look === drawn || (!answer && !failure)) return;
-    drawn = look;
-    fill(list, ...(answer?.meta.items ?? []).map(item));
+    setText(message, job ? waits : failure);
+    const stateKey = JSON.stringify(answer?.meta ?? null);
+    if (stateKey === drawnKey || (!answer && !failure)) return;
+    drawnKey = stateKey;
+    setChildren(list, ...(answer?.meta.items ?? []).map(item));
   };
   on(write, signal, { click: ask });
   on(stop, signal, { click: () => answers.cancel(TOPIC) });

@@ -39,7 +39,7 @@ function softened({ largest, rest, temperatures }: Logits, temperature: number):
   const others = rest[temperatures.findIndex((t) => Math.abs(t - temperature) < 1e-6)] ?? -Infinity;
   const top = Math.max(scaled[0] ?? -Infinity, others);
   const sum = scaled.reduce((total, one) => total + Math.exp(one - top), Math.exp(others - top));
-  return [scaled.map((one) => Math.exp(one - top) / sum), Math.exp(others - top) / sum];
+  return [scaled.map((logit) => Math.exp(logit - top) / sum), Math.exp(others - top) / sum];
 }
 
 export function samplingDistribution(logits: Logits, { temperature, topK, topP }: SamplingOptions): Distribution {
@@ -76,6 +76,6 @@ function finish(
   kept: number | null,
   exact: boolean,
 ): Distribution {
-  const probabilities = all.map((one, i) => (i < known ? one / mass : 0));
+  const probabilities = all.map((weight, i) => (i < known ? weight / mass : 0));
   return { probabilities, rest: Math.max(0, unknown / mass), kept, mass, exact };
 }
