@@ -31,6 +31,13 @@ export function on(target: EventTarget, signal: AbortSignal, handlers: Handlers)
   }
 }
 
+/** A small button with a sign instead of words; `label` names it. */
+export function iconButton(signal: AbortSignal, sign: string, label: string, click: () => void): HTMLButtonElement {
+  const button = h("button.button.icon", { type: "button", "aria-label": label, title: label }, sign);
+  on(button, signal, { click });
+  return button;
+}
+
 /** Call once when a signal aborts. */
 export function atEnd(signal: AbortSignal, cb: () => void): void {
   signal.addEventListener("abort", cb);

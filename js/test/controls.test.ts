@@ -15,31 +15,11 @@ import { createPlayer } from "../src/views/maps/LayerSlider.ts";
 import { percent } from "../src/views/text/predictions/percent.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
+import { SOURCE } from "./fake.ts";
 
 function source(method: string, unit: string, stack = "self", heads: number[] | null = [0, 1, 2]): Source {
-  return {
-    id: `${method}/${unit}/${stack}`,
-    method,
-    title: method,
-    unit,
-    stack,
-    query: unit,
-    key: unit,
-    layers: [0, 1, 2],
-    computed: null,
-    coarse: false,
-    parts: false,
-    heads,
-    causal: false,
-    signed: false,
-    stochastic: true,
-    kind: "map",
-    note: "",
-    warning: "",
-    targets: false,
-    sums: [],
-    verdict: "",
-  };
+  const id = `${method}/${unit}/${stack}`;
+  return { ...SOURCE, id, method, title: method, unit, stack, query: unit, key: unit, layers: [0, 1, 2], heads };
 }
 
 /** A context with just what the controls read: where they look, and which tiles are in the browser. */

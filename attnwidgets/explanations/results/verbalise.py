@@ -110,7 +110,7 @@ def row_words(
     foil: str | None = None,
     unit: str = "token",
 ) -> str:
-    """Return a row of attributions in words; its twin is in `js/src/views/verbalise.ts`.
+    """Return a row of attributions in words; its twin is in `js/src/views/base/verbalise.ts`.
 
     Args:
         name: What the sentences begin with.
@@ -181,7 +181,7 @@ def matrix_words(
 ) -> str:
     """Return a matrix in words: what is read most, and the three strongest relations beside it.
 
-    Its twin is in `js/src/views/verbalise.ts`.
+    Its twin is in `js/src/views/base/verbalise.ts`.
 
     Args:
         begin: What the sentences begin with.

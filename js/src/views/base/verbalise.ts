@@ -1,6 +1,6 @@
 /**
  * A map or attributions in one or two sentences, computed from the numbers, for screen readers. The twin of
- * `explanations/verbalise.py`.
+ * `attnwidgets/explanations/results/verbalise.py`.
  */
 import type { ViewContext } from "../../context.ts";
 import { safeText } from "../../dom.ts";

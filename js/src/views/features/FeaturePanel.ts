@@ -2,7 +2,7 @@
  * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
  */
 
-import { h, on, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, iconButton, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
@@ -113,9 +113,8 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const title = h("b.title");
   const name = h("span.field");
-  const [earlier, later] = ["←", "→"].map((sign, i) =>
-    h("button.button.icon", { type: "button", "aria-label": i ? "next feature" : "previous feature" }, sign),
-  ) as [HTMLButtonElement, HTMLButtonElement];
+  const earlier = iconButton(signal, "←", "previous feature", () => go(shown() - 1));
+  const later = iconButton(signal, "→", "next feature", () => go(shown() + 1));
   const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
   const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
   const state = createFetchStatus(() => answers);
@@ -140,8 +139,6 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     if (Number.isInteger(to) && to >= 0 && to < (sae?.features ?? 0)) ctx.selection.set({ feature: to });
     else number.value = String(shown());
   };
-  on(earlier, signal, { click: () => go(shown() - 1) });
-  on(later, signal, { click: () => go(shown() + 1) });
   on(number, signal, { change: () => go(number.valueAsNumber) });
   on(wrap, signal, {
     click: () => {

@@ -13,7 +13,7 @@ import { nameOfFeature, optionsOf } from "./features.ts";
 
 type Kind = "outcomes" | "text" | "sentences";
 
-/** The twin of `SteerView._about_features`. */
+/** The twin of `SteerView._feature_options`. */
 interface SteerOptions {
   kinds?: Kind[];
   predicted?: string;

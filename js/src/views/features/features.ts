@@ -6,7 +6,7 @@ import { nearest, translateIndex } from "../../selection.ts";
 import type { Axis, ViewOptions } from "../../wire/wire.ts";
 import { writeLabel } from "../text/tokens.ts";
 
-/** One SAE. The twin of `Looked.describe` in attnwidgets/views/features/features.py. */
+/** One SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
 export interface Sae {
   layer: number | null;
   features: number;

@@ -3,7 +3,18 @@
  * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
  */
 
-import { atEnd, h, type KeyHandlers, keyboard, on, quoted, setChildren, setText, watchWidth } from "../../dom.ts";
+import {
+  atEnd,
+  h,
+  iconButton,
+  type KeyHandlers,
+  keyboard,
+  on,
+  quoted,
+  setChildren,
+  setText,
+  watchWidth,
+} from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { headWords } from "../base/navigation.ts";
@@ -38,26 +49,21 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const keys = createKeyList(signal);
   const trouble = h("div.warning.status", { role: "status" });
   const readout = createReadout();
-  const button = (text: string, label: string, act: () => void): HTMLElement => {
-    const element = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(element, signal, { click: act });
-    return element;
-  };
   const pair = h(
     "div.row",
     h(
       "span.stepper",
-      button("‹", "previous query", () => move(-1, 0)),
-      button("›", "next query", () => move(1, 0)),
+      iconButton(signal, "‹", "previous query", () => move(-1, 0)),
+      iconButton(signal, "›", "next query", () => move(1, 0)),
     ),
     where,
     order,
   );
   const walk = h(
     "div.row.neuron-walk",
-    button("‹", "previous step", () => walkBy(-1)),
+    iconButton(signal, "‹", "previous step", () => walkBy(-1)),
     steps,
-    button("›", "next step", () => walkBy(1)),
+    iconButton(signal, "›", "next step", () => walkBy(1)),
   );
   const body = h("div.neuron-body", lanes.plot, keys.list);
   root.classList.add("aw-neuron");

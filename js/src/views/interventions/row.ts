@@ -1,7 +1,7 @@
 /** A row of attention to be made uniform, set to one key, or adjusted by a slider. */
 
 import type { ViewContext } from "../../context.ts";
-import { atEnd, h, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
+import { atEnd, h, iconButton, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
@@ -41,12 +41,11 @@ export function createRowEditor(
   refusal: () => string,
 ): RowEditor {
   const title = h("b");
-  const button = (text: string, label: string, by: number): HTMLElement => {
-    const element = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(element, signal, { click: () => move(by) });
-    return element;
-  };
-  const stepper = h("span.stepper", button("‹", "previous token", -1), button("›", "next token", 1));
+  const stepper = h(
+    "span.stepper",
+    iconButton(signal, "‹", "previous token", () => move(-1)),
+    iconButton(signal, "›", "next token", () => move(1)),
+  );
   const modes = createSegments<Mode>(
     "attention row",
     { as: "unchanged", uniform: "uniform", one_hot: "only on", free: "free" },

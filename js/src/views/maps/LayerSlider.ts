@@ -1,7 +1,7 @@
 /** The position of linked views in the model: layer (with play), head or reduction, unit. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, atEnd, h, on, setChildren, setText } from "../../dom.ts";
+import { assign, atEnd, h, iconButton, on, setChildren, setText } from "../../dom.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { headChoices, headWords, moveHead, moveLayer, whereWords } from "../base/navigation.ts";
 import { only, view } from "../base/view.ts";
@@ -19,8 +19,8 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   const play = h("button.button.icon", { type: "button" });
   const layers = h("div.layers", play, range, where);
   const heads = h("select.button", { "aria-label": "head" });
-  const less = h("button.button.icon", { type: "button", "aria-label": "previous head" }, "‹");
-  const more = h("button.button.icon", { type: "button", "aria-label": "next head" }, "›");
+  const less = iconButton(signal, "‹", "previous head", () => moveHead(ctx, -1));
+  const more = iconButton(signal, "›", "next head", () => moveHead(ctx, 1));
   const headField = h("span.stepper", less, heads, more);
   const units = createUnits(ctx, signal);
   const note = h("div.note");
@@ -49,8 +49,6 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     change: () =>
       ctx.selection.set({ head: (/^\d+$/.test(heads.value) ? Number(heads.value) : heads.value) as HeadKey }),
   });
-  on(less, signal, { click: () => moveHead(ctx, -1) });
-  on(more, signal, { click: () => moveHead(ctx, 1) });
 
   let drawnHeads = "";
   const update = (): void => {

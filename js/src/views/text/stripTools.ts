@@ -1,6 +1,6 @@
 /** Tools below a strip: its density, where its colour lies, and a search field. */
 import type { ViewContext } from "../../context.ts";
-import { h, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/wire.ts";
 import { plural } from "../base/navigation.ts";
 import { only, view } from "../base/view.ts";
@@ -47,8 +47,8 @@ export const renderStripTools = view((ctx, root, signal) => {
     title: "Press / to search, Enter for the next match, Shift+Enter for the previous one, Escape to go to it.",
   });
   const count = h("output");
-  const less = h("button.button.icon", { type: "button", "aria-label": "previous match" }, "‹");
-  const more = h("button.button.icon", { type: "button", "aria-label": "next match" }, "›");
+  const less = iconButton(signal, "‹", "previous match", () => go(-1));
+  const more = iconButton(signal, "›", "next match", () => go(1));
   const find = h("span.field.find", field, count, less, more);
   const ranked = h("span.note");
   setChildren(root, compact, underline, find, ranked);
@@ -112,8 +112,6 @@ export const renderStripTools = view((ctx, root, signal) => {
       if (hits[0]) strip.reach(hits[0][0], false);
     },
   });
-  on(less, signal, { click: () => go(-1) });
-  on(more, signal, { click: () => go(1) });
   keyboard(field, signal, {
     Enter: () => go(1),
     "Shift+Enter": () => go(-1),
