@@ -15,7 +15,7 @@ const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "
 const round = (values: Iterable<number>): number[] => [...values].map((v) => Number(v.toFixed(4)));
 const out = Number.NaN;
 
-test("special tokens are left out of a row, and only shares are divided by what is left", () => {
+test("special tokens are left out of a row, and only shares are rescaled", () => {
   const row = Float32Array.of(0.5, 0.2, 0.3, 0);
   const special = [1, 0, 0, 0];
   assert.deepEqual(round(filteredRow(row, special, { ...NONE, special: "hide" }, true)), [out, 0.2, 0.3, 0]);
@@ -36,7 +36,7 @@ test("the largest values that hold a share of a row are kept, whatever their sig
     "ties stay together",
   );
   assert.deepEqual(round(filteredRow(row, [], { ...NONE, least: 0.15 }, false)), [out, -0.6, out, 0.2]);
-  // 0.9 of what is left after the special one: 0.5 and 0.4 of 0.1 + 0.4 + 0.5.
+  // 0.9 of the rest without the special token: 0.5 and 0.4 of 0.1 + 0.4 + 0.5.
   const shares = filteredRow(
     Float32Array.of(0.5, 0.05, 0.2, 0.25),
     [1],
@@ -53,7 +53,7 @@ function tileOf(rows: number[][]): NonNullable<ReturnType<typeof decodeTile>> {
   return decodeTile(meta, new DataView(bytes.buffer)) as NonNullable<ReturnType<typeof decodeTile>>;
 }
 
-test("a filtered tile paints nothing where something is left out, and a mean does not count it", () => {
+test("hidden cells of a filtered tile are not painted and not part of means", () => {
   const tile = tileOf([
     [1, 0, 0],
     [0.5, 0.25, 0.25],
@@ -76,7 +76,7 @@ test("a filtered tile paints nothing where something is left out, and a mean doe
   assert.equal(pooled.codes[1], found.codes[5]);
 });
 
-test("what is left out is said, and nothing where nothing is", () => {
+test("active filters are described, and only those", () => {
   assert.equal(filterWords(NONE, SOURCE), "");
   assert.equal(hidesValues({ ...NONE, scale: "log", palette: "greys" }), false);
   assert.match(filterWords({ ...NONE, special: "hide" }, SOURCE), /rows sum to less than 1/);
@@ -92,7 +92,7 @@ test("every palette has a map for light and for dark pages", () => {
   }
 });
 
-test("a piece of text is found over elements, without capitals, and where labels mark their spaces", () => {
+test("text is found across elements, ignoring case, and where labels mark their spaces", () => {
   assert.deepEqual(findHits(["[CLS]", "The", "electro", "##ence", "##pha", "the"], "electroEnceph"), [[2, 4]]);
   assert.deepEqual(findHits(["[CLS]", "The", "electro", "##ence", "##pha", "the"], "the"), [
     [1, 1],
@@ -108,7 +108,7 @@ test("a piece of text is found over elements, without capitals, and where labels
   assert.deepEqual(findHits(["a", "b"], "c"), []);
 });
 
-/** What transformers' warpers do, one after the other, over all logits. */
+/** The logits warpers of transformers, applied in order to all logits. */
 function warped(all: number[], { temperature, topK, topP }: SamplingOptions): number[] {
   const softmax = (values: number[]): number[] => {
     const sum = values.reduce((total, value) => total + Math.exp(value), 0);
@@ -130,7 +130,7 @@ function warped(all: number[], { temperature, topK, topP }: SamplingOptions): nu
   return softmax(values);
 }
 
-test("sliders give the probabilities that are drawn from, though only the largest logits are here", () => {
+test("the sliders give the sampling probabilities, though only the largest logits are loaded", () => {
   const all = Array.from({ length: 60 }, (_, i) => 6 * Math.sin(i * 7.3) - i / 20).sort((a, b) => b - a);
   const temperatures = [0.5, 1, 2];
   const rest = temperatures.map((t) => Math.log(all.slice(20).reduce((sum, value) => sum + Math.exp(value / t), 0)));

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { describeMatrix, describeRow, spansOf } from "../src/views/base/verbalise.ts";
 
-test("the fewest elements that have half of the sum are named, side by side as one span", () => {
+test("the fewest elements with half of the sum are named, neighbours as one span", () => {
   assert.deepEqual(spansOf([0, 1, 0, 2, 6, -1]), [{ first: 4, stop: 5, share: 6 / 9 }]);
   assert.deepEqual(spansOf([0, 2, 2, 1, 1]), [{ first: 1, stop: 3, share: 4 / 6 }]);
   assert.deepEqual(spansOf([0, -1, Number.NaN]), []);
 });
 
-test("attributions are said as Python says them", () => {
+test("attributions are described as in Python", () => {
   const labels = ["The", "␣sou", "p", "␣tasted", "␣delicious", "␣today"];
   assert.equal(
     describeRow("Lrp", [0, 1, 0, 2, 6, -1], labels, " for “positive”", "word"),
@@ -19,7 +19,7 @@ test("attributions are said as Python says them", () => {
   assert.match(describeRow("Lrp", [0, 0], ["a", "b"], "", "token"), /no token has any part/);
 });
 
-test("of a matrix the three strongest relations are said, and nothing of what is left out", () => {
+test("a matrix is described by its three strongest relations, without hidden cells", () => {
   const rows = [
     [0.1, 0.6, 0.3, 0],
     [0.05, 0.15, 0.4, 0.4],
