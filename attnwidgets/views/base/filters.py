@@ -80,7 +80,7 @@ def filtered(
     shares: bool,
     drops: NDArray[np.bool_] | None = None,
 ) -> Float:
-    """Return rows without what filters leave out, which is NaN: the twin of `js/src/views/base/filters.ts`.
+    """Return rows without what filters leave out, which is NaN: the twin of `js/src/filters.ts`.
 
     Args:
         matrix: [row, element].
